@@ -318,6 +318,82 @@ def lengths(lengths, max_len):
         raise ValueError(f"lengths={listed} must lie between 0 and max_len={max_len}")
 
 
+def token_ids(token_ids, vocab_size, num_positions):
+    """`token_ids` is (batch, seq_len), whole numbers below `vocab_size`, not too many in a row."""
+    _kind("token_ids", token_ids, numpy=False)
+    _integers("token_ids", token_ids)
+    if token_ids.dim() != 2 or not token_ids.numel():
+        raise ValueError(
+            f"token_ids has shape {tuple(token_ids.shape)}, but (batch, seq_len) was expected, "
+            "both at least 1"
+        )
+    if token_ids.shape[1] > num_positions:
+        raise ValueError(
+            f"the text has {token_ids.shape[1]} tokens, but the model has only {num_positions} "
+            "positions: give a shorter text"
+        )
+    low, high = int(token_ids.min()), int(token_ids.max())
+    if low < 0 or high >= vocab_size:
+        raise ValueError(
+            f"token_ids holds {low if low < 0 else high}, but must lie between 0 and "
+            f"{vocab_size - 1}, because vocab_size={vocab_size}"
+        )
+
+
+def gate(gate, heads):
+    """`gate` is None, or holds one vector of floats per layer, as long as it has heads."""
+    if gate is None:
+        return
+    if len(gate) != len(heads):
+        raise ValueError(f"gate has {len(gate)} rows, but there are {len(heads)} layers")
+    for layer, (row, num_heads) in enumerate(zip(gate, heads, strict=True)):
+        _kind(f"gate[{layer}]", row, numpy=False)
+        if tuple(row.shape) != (num_heads,):
+            raise ValueError(
+                f"gate[{layer}] has shape {tuple(row.shape)}, but ({num_heads},) was expected, "
+                f"because that layer has {num_heads} heads"
+            )
+
+
+def attention_maps(weights, min_len=1):
+    """`weights` is a float tensor (..., n, n) with n at least `min_len`."""
+    tensor(weights=weights)
+    shape = tuple(weights.shape)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"weights has shape {shape}, but (..., n, n) was expected")
+    if shape[-1] < min_len:
+        raise ValueError(f"weights has shape {shape}, but n must be at least {min_len} here")
+
+
+def pairs(**tensors):
+    """Every named value is a (count, 3) integer tensor with at least one row."""
+    for name, x in tensors.items():
+        _kind(name, x, numpy=False)
+        _integers(name, x)
+        if x.dim() != 2 or x.shape[1] != 3 or not len(x):
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)}, but (count, 3) was expected, a row for each "
+                "pair: dependent, head, sentence length"
+            )
+
+
+def head_numbers(keep, num_heads):
+    """`keep` lists different heads from 0 to num_heads - 1, at least one."""
+    for number in keep:
+        _integer("every number in keep", number)
+    if not len(keep) or len(set(keep)) < len(keep) or not 0 <= min(keep) <= max(keep) < num_heads:
+        raise ValueError(
+            f"keep={list(keep)} must list different heads between 0 and {num_heads - 1}, "
+            "at least one"
+        )
+
+
+def found(relation, count):
+    """The relation occurs."""
+    if not count:
+        raise ValueError(f"relation={relation!r} does not occur in these sentences")
+
+
 def _integers(name, x):
     if not str(x.dtype).removeprefix("torch.").startswith(("int", "uint")):
         raise TypeError(f"{name} must hold integers, but its dtype is {x.dtype}")

@@ -126,6 +126,36 @@ X3, X4 = tensor(2, 3, 8), tensor(2, 4, 3, 2)
             "group_size=0 must be at least 1",
         ),
         "repeat, float": (lambda: mhalib.repeat_kv(X4, 1.5), TypeError, "group_size=1.5"),
+        "fuse, nothing": (
+            lambda: mhalib.functional.fuse_projections([]),
+            TypeError,
+            "weights must be a list of tensors, at least one",
+        ),
+        "fuse, one tensor": (
+            lambda: mhalib.functional.fuse_projections(tensor(2, 3, 4)),
+            TypeError,
+            "weights must be a list of tensors, at least one, not Tensor",
+        ),
+        "fuse, two shapes": (
+            lambda: mhalib.functional.fuse_projections([tensor(8, 2), tensor(8, 3)]),
+            ValueError,
+            r"the shape must be the same, but weights\[0\] has \(8, 2\), weights\[1\] has \(8, 3",
+        ),
+        "sum of heads, w_o turned": (
+            lambda: mhalib.functional.output_projection_as_sum(X4, tensor(5, 8), tensor(8)),
+            ValueError,
+            "the width must be the same, but heads has 8, w_o has 5",
+        ),
+        "sum of heads, bias of another width": (
+            lambda: mhalib.functional.output_projection_as_sum(X4, tensor(8, 5), tensor(8)),
+            ValueError,
+            "the output width must be the same, but w_o has 5, b_o has 8",
+        ),
+        "sum of heads, merged": (
+            lambda: mhalib.functional.output_projection_as_sum(X3, tensor(8, 5), tensor(5)),
+            ValueError,
+            r"heads has shape \(2, 3, 8\), but \(batch, num_heads, seq_len, head_dim\)",
+        ),
     }
 )
 def test_heads(call, error, message):
@@ -1017,6 +1047,12 @@ RIGHT = {
     mhalib.multi_head_attention: dict(
         zip(("x", "w_q", "w_k", "w_v", "w_o", "num_heads"), (X3, *SQUARE, 2), strict=True)
     ),
+    mhalib.functional.fuse_projections: {"weights": [tensor(8, 2), tensor(8, 2)]},
+    mhalib.functional.output_projection_as_sum: {
+        "heads": X4,
+        "w_o": tensor(8, 5),
+        "b_o": tensor(5),
+    },
     mhalib.functional.fuse_projections: {"weights": [tensor(8, 2), tensor(8, 2)]},
     mhalib.functional.output_projection_as_sum: {
         "heads": X4,

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ REQUIREMENT = re.compile(r"^\s*- ([A-Za-z0-9_.-]+) *([><=][^#\s]*)?", re.MULTILI
 
 def pip_requirements():
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    for requirement in sum(groups, []):
+    for requirement in chain.from_iterable(groups):
         name, bound = re.fullmatch(r"([A-Za-z0-9_.-]+)(.*)", requirement).groups()
         yield name, bound
 

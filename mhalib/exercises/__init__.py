@@ -9,6 +9,7 @@ To add an exercise, write one `Exercise` into the catalogue module of its lesson
     observing   what one run did, as plain data: result, exception, gradients, changed inputs
     comparing   the first difference between two observations, in words
     checking    check(): run every case, find the slip that explains the failures
+    probing     examine an attention class whose faults hide each other (lesson 04's repair)
     sources     solution(), solved_source(): the reference's own source, without its checks
     results     what the learner sees, as HTML and as text
 """

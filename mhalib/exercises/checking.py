@@ -190,4 +190,6 @@ def _sizes(exercise, case):
 def _sentence(text):
     if not text:
         return ""
-    return text[0].upper() + text[1:] + ("" if text[-1] in ".?" else ".")
+    begins_with_code = any(sign in text.split()[0].rstrip(".,:") for sign in "_.([")
+    first = text[0] if begins_with_code else text[0].upper()
+    return first + text[1:] + ("" if text[-1] in ".?" else ".")

@@ -96,13 +96,15 @@ def family_output(weights, x, num_heads, attn_mask=None, **variants):
     return step["out"](merged, *weights["out_proj"])
 
 
-def _agreeing(run, steps, **fixed):
-    """The variants of `steps`, as few wrong ones as possible, that give the run's output."""
+def _agreeing(seen, steps, **fixed):
+    """The variants of `steps`, as few wrong ones as possible, that give the output of a run."""
+    if seen.output is None:
+        return None
     choices = itertools.product(*(STEPS[step] for step in steps))
     for choice in sorted(choices, key=lambda choice: sum(map(bool, choice))):
         variants = dict(zip(steps, choice, strict=True)) | fixed
-        output = family_output(run.weights, run.x, run.num_heads, run.attn_mask, **variants)
-        if torch.allclose(output, run.output, rtol=1e-4, atol=1e-5):
+        output = family_output(seen.weights, seen.x, seen.num_heads, seen.attn_mask, **variants)
+        if torch.allclose(output, seen.output, rtol=1e-4, atol=1e-5):
             return variants
     return None
 
@@ -157,7 +159,7 @@ def make_layer(cls, d_model, num_heads):
     return _with_names(cls, {"d_model": d_model, "num_heads": num_heads}, lambda layer: None)[0]
 
 
-def run(cls, d_model, num_heads, x, attn_mask=None):
+def run(cls, d_model, num_heads, x, attn_mask=None, *, biases=True):
     """Call a layer of the learner's class that has known weights.
 
     Args:
@@ -165,6 +167,7 @@ def run(cls, d_model, num_heads, x, attn_mask=None):
         d_model, num_heads: for its constructor.
         x: (batch, seq_len, d_model) tensor.
         attn_mask: None or boolean, given only if it is there.
+        biases: fill the layers' biases with numbers, where they have one, or with zeros.
 
     Returns:
         Run.
@@ -179,7 +182,7 @@ def run(cls, d_model, num_heads, x, attn_mask=None):
     kept = x.detach().clone()
 
     def use(layer):
-        weights = _load(layer, d_model, x.dtype)
+        weights = _load(layer, d_model, x.dtype, biases)
         return weights, layer.eval()(*inputs)
 
     layer, (weights, returned), missing = _with_names(cls, sizes, use)
@@ -250,7 +253,7 @@ def _in_world(function, variables):
     return copy
 
 
-def _load(layer, d_model, dtype):
+def _load(layer, d_model, dtype, biases):
     """Give the layer's projections known weights, and return them: name -> (weight, bias)."""
     layer.to(dtype)
     rng = np.random.default_rng(4)
@@ -259,7 +262,8 @@ def _load(layer, d_model, dtype):
     others = [name for name in others if name not in PROJECTIONS]
     for name in PROJECTIONS:
         weight = torch.from_numpy(1.5 * rng.standard_normal((d_model, d_model))).to(dtype)
-        weight, bias = weight / math.sqrt(d_model), torch.from_numpy(rng.standard_normal(d_model))
+        weight = weight / math.sqrt(d_model)
+        bias = torch.from_numpy(rng.standard_normal(d_model) * biases).to(dtype)
         linear = getattr(layer, name, None)
         if name == "out_proj" and linear is None:
             linear = layer.get_submodule(others[0]) if len(others) == 1 else None
@@ -280,7 +284,7 @@ def _load(layer, d_model, dtype):
                 if linear.bias is not None:
                     linear.bias.copy_(bias)
         has_bias = linear is None or linear.bias is not None
-        weights[name] = (weight, bias.to(dtype) if has_bias else None)
+        weights[name] = (weight, bias if has_bias else None)
     return weights
 
 
@@ -365,10 +369,11 @@ def examine(cls):
         Fault: where it cannot be examined. Or whatever the learner's code raises.
     """
     free = run(cls, 6, 3, probe(2, 4, 6))
-    if free.output is None:
-        raise free.form
     steps = ("out", "split", "scale", "merge")
-    variants, unexplained = _agreeing(free, steps), None
+    if free.output is None:
+        variants, unexplained = dict.fromkeys(steps), free.form
+    else:
+        variants, unexplained = _agreeing(free, steps), None
     if variants is None:
         unexplained = _ladder(cls)
         # one word: only v_proj and out_proj act
@@ -390,7 +395,7 @@ def examine_mask(cls, examined):
     """The variant of the mask, None where nothing known explains what it does."""
     if examined.unexplained:  # one head: nothing to split and merge
         masked = run(cls, 6, 1, probe(2, 3, 6, seed=1), probe_mask())
-        found = _agreeing(masked, ("out", "scale", "mask")) if masked.output is not None else None
+        found = _agreeing(masked, ("out", "scale", "mask"))
     else:
         masked = run(cls, 6, 3, probe(2, 3, 6, seed=1), probe_mask())
         if masked.output is None:
@@ -399,24 +404,34 @@ def examine_mask(cls, examined):
     return found and found["mask"]
 
 
+# (num_heads, seq_len, what differs, why, what to try next), the smallest first
+_LADDER = (
+    (
+        1,
+        1,
+        "with one word alone the output is already another than out_proj(v_proj(x))",
+        "one word can attend only to itself, so only v_proj and out_proj have a say here",
+        "follow one word through forward by hand",
+    ),
+    (
+        1,
+        4,
+        "with one word the output is right, with one head and four words it is not",
+        "with one head there is nothing to split: look at the scores, their scale, the softmax and "
+        "the mix of the values",
+        "let the softmax run over the keys, dim=-1, and check which tensor is query, key and value",
+    ),
+)
+
+
 def _ladder(cls):
     """Where a layer that no known fault explains first goes wrong: word, head or heads."""
-    steps = (
-        (1, 1, "with one word alone the output is already another than out_proj(v_proj(x))",
-         "one word can attend only to itself, so only v_proj and out_proj have a say here",
-         "follow one word through forward by hand"),
-        (1, 4, "with one word the output is right, with one head and four words it is not",
-         "with one head there is nothing to split: look at the scores, their scale, the softmax "
-         "and the mix of the values",
-         "let the softmax run over the keys, dim=-1, and check which tensor is query, key, value"),
-    )  # fmt: skip
-    for num_heads, seq_len, what, reason, step in steps:
-        seen = run(cls, 6, num_heads, probe(2, seq_len, 6))
-        if seen.output is None or _agreeing(seen, ("out", "scale")) is None:
-            return Fault(what, reason, step)
+    for num_heads, seq_len, *words in _LADDER:
+        if _agreeing(run(cls, 6, num_heads, probe(2, seq_len, 6)), ("out", "scale")) is None:
+            return Fault(*words)
     return Fault(
         "with one head the output is explained, with three heads it is not",
-        "so it lies in how the heads are split, scaled or merged, but it is none of the mistakes "
-        "that this check knows",
+        "it lies in how the heads are split, scaled or merged, but is none of the mistakes that "
+        "this check knows",
         "use split_heads and merge_heads of this lesson, and print the .shape after every line",
     )
