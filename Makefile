@@ -35,7 +35,7 @@ lab: $(if $(ACTIVE),,$(VENV)/lab.installed)
 	@echo "Opening the course in JupyterLab. Press Ctrl-C twice here to stop it."
 	$(BIN)jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) \
 		--LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
-		$(ARGS) notebooks/00_start_here.ipynb
+		--ServerApp.root_dir=. $(ARGS) notebooks/00_start_here.ipynb
 
 test: $(if $(ACTIVE),,$(VENV)/test.installed)
 	@echo "Running the tests and every notebook."

@@ -15,6 +15,7 @@ Of an image by `mhalib.figures` the alt text is compared, without its numbers. M
 """
 
 import math
+import os
 import re
 
 from nbval.plugin import IPyNbCell
@@ -91,6 +92,9 @@ def _sanitize(cell, text, original=IPyNbCell.sanitize):
 
 def pytest_configure():
     IPyNbCell.sanitize = _sanitize
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the kernels of two workers would share two cores
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items):
