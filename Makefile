@@ -85,10 +85,10 @@ endef
 comma := ,
 
 $(VENV)/lab.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(call install,course,1.3 GB)
+	$(call install,course,1.8 GB)
 
 $(VENV)/test.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(call install,course$(comma)test,1.6 GB)
+	$(call install,course$(comma)test,1.9 GB)
 
 $(VENV)/browser.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(call install,course$(comma)test$(comma)browser,1.7 GB)
+	$(call install,course$(comma)test$(comma)browser,2.0 GB)

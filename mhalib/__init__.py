@@ -22,15 +22,20 @@ _HOME_OF = {
     "quiz": "quizzes",
 }
 _MODULES = (
+    "cost",
     "data",
     "diagrams",
+    "digits",
+    "encoder",
     "exercises",
     "figures",
     "functional",
+    "heads",
     "lending",
     "masks",
     "mixing",
     "modules",
+    "pretrained",
     "reference",
     "widgets",
 )

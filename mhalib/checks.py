@@ -46,6 +46,16 @@ def divides(**pair):
         raise ValueError(f"{name}={divisor} must divide {whole_name}={whole}")
 
 
+def heads(d_model, num_heads, num_kv_heads, head_dim):
+    """Key/value heads divide the heads; the heads divide d_model where no `head_dim` is given."""
+    positive_int(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
+    divides(num_kv_heads=num_kv_heads, num_heads=num_heads)
+    if head_dim is None:
+        divides(num_heads=num_heads, d_model=d_model)
+    else:
+        positive_int(head_dim=head_dim)
+
+
 def probability(**numbers):
     """Every named number lies between 0 and 1, both included."""
     for name, number in numbers.items():
@@ -322,47 +332,33 @@ def token_ids(token_ids, vocab_size, num_positions):
     """`token_ids` is (batch, seq_len), whole numbers below `vocab_size`, not too many in a row."""
     _kind("token_ids", token_ids, numpy=False)
     _integers("token_ids", token_ids)
-    if token_ids.dim() != 2 or not token_ids.numel():
+    shape = tuple(token_ids.shape)
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"token_ids has shape {shape}, but (batch, seq_len) >= 1 was expected")
+    if shape[1] > num_positions:
         raise ValueError(
-            f"token_ids has shape {tuple(token_ids.shape)}, but (batch, seq_len) was expected, "
-            "both at least 1"
+            f"the text has {shape[1]} tokens, but the model has only {num_positions} positions"
         )
-    if token_ids.shape[1] > num_positions:
-        raise ValueError(
-            f"the text has {token_ids.shape[1]} tokens, but the model has only {num_positions} "
-            "positions: give a shorter text"
-        )
-    low, high = int(token_ids.min()), int(token_ids.max())
-    if low < 0 or high >= vocab_size:
-        raise ValueError(
-            f"token_ids holds {low if low < 0 else high}, but must lie between 0 and "
-            f"{vocab_size - 1}, because vocab_size={vocab_size}"
-        )
+    for number in (int(token_ids.min()), int(token_ids.max())):
+        if not 0 <= number < vocab_size:
+            raise ValueError(f"token_ids holds {number}, not between 0 and {vocab_size - 1}")
 
 
 def gate(gate, heads):
     """`gate` is None, or holds one vector of floats per layer, as long as it has heads."""
-    if gate is None:
-        return
-    if len(gate) != len(heads):
+    if gate is not None and len(gate) != len(heads):
         raise ValueError(f"gate has {len(gate)} rows, but there are {len(heads)} layers")
-    for layer, (row, num_heads) in enumerate(zip(gate, heads, strict=True)):
-        _kind(f"gate[{layer}]", row, numpy=False)
-        if tuple(row.shape) != (num_heads,):
-            raise ValueError(
-                f"gate[{layer}] has shape {tuple(row.shape)}, but ({num_heads},) was expected, "
-                f"because that layer has {num_heads} heads"
-            )
+    for layer, num_heads in enumerate(heads if gate is not None else ()):
+        _kind(f"gate[{layer}]", gate[layer], numpy=False)
+        same("the number of heads", layer=num_heads, **{f"gate[{layer}]": gate[layer].numel()})
 
 
 def attention_maps(weights, min_len=1):
     """`weights` is a float tensor (..., n, n) with n at least `min_len`."""
     tensor(weights=weights)
     shape = tuple(weights.shape)
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"weights has shape {shape}, but (..., n, n) was expected")
-    if shape[-1] < min_len:
-        raise ValueError(f"weights has shape {shape}, but n must be at least {min_len} here")
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < min_len:
+        raise ValueError(f"weights has shape {shape}, but (..., n, n), n >= {min_len} was expected")
 
 
 def pairs(**tensors):
@@ -371,27 +367,14 @@ def pairs(**tensors):
         _kind(name, x, numpy=False)
         _integers(name, x)
         if x.dim() != 2 or x.shape[1] != 3 or not len(x):
-            raise ValueError(
-                f"{name} has shape {tuple(x.shape)}, but (count, 3) was expected, a row for each "
-                "pair: dependent, head, sentence length"
-            )
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, but (count, 3) was expected")
 
 
 def head_numbers(keep, num_heads):
     """`keep` lists different heads from 0 to num_heads - 1, at least one."""
-    for number in keep:
-        _integer("every number in keep", number)
-    if not len(keep) or len(set(keep)) < len(keep) or not 0 <= min(keep) <= max(keep) < num_heads:
-        raise ValueError(
-            f"keep={list(keep)} must list different heads between 0 and {num_heads - 1}, "
-            "at least one"
-        )
-
-
-def found(relation, count):
-    """The relation occurs."""
-    if not count:
-        raise ValueError(f"relation={relation!r} does not occur in these sentences")
+    integer(**{f"keep[{place}]": number for place, number in enumerate(keep)})
+    if not len(keep) or len(set(keep)) < len(keep) or not set(keep) <= set(range(num_heads)):
+        raise ValueError(f"keep={list(keep)} must be different heads from 0 to {num_heads - 1}")
 
 
 def _integers(name, x):

@@ -49,17 +49,11 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         kdim = d_model if kdim is None else kdim
         vdim = d_model if vdim is None else vdim
-        checks.positive_int(
-            d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, kdim=kdim, vdim=vdim
-        )
-        checks.divides(num_kv_heads=num_kv_heads, num_heads=num_heads)
-        if head_dim is None:
-            checks.divides(num_heads=num_heads, d_model=d_model)
-            head_dim = d_model // num_heads
-        checks.positive_int(head_dim=head_dim)
-        checks.boolean(bias=bias)
+        checks.heads(d_model, num_heads, num_kv_heads, head_dim)
+        head_dim = d_model // num_heads if head_dim is None else head_dim
         out_bias = bias if out_bias is None else out_bias
-        checks.boolean(out_bias=out_bias)
+        checks.positive_int(kdim=kdim, vdim=vdim)
+        checks.boolean(bias=bias, out_bias=out_bias)
         checks.probability(dropout=dropout)
 
         self.d_model, self.head_dim = d_model, head_dim

@@ -19,7 +19,7 @@ ROOT = Path(mhalib.__file__).parent
 FLOORS = {  # a file imports from its own floor and from those below
     0: {"checks", "reference", "functional", "masks"},
     1: {"modules", "encoder", "cost", "data"},
-    2: {"mixing", "lending", "heads", "pretrained", "threads"},
+    2: {"digits", "mixing", "lending", "heads", "pretrained", "threads"},
     3: {"figures", "diagrams"},
     4: {"exercises", "quizzes", "widgets"},
 }

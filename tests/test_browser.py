@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
 
 pytestmark = pytest.mark.thorough
@@ -30,6 +31,14 @@ EXECUTED = """() => {
 ERRORS = """() => [...jupyterapp.shell.currentWidget.content.model.cells]
     .filter(cell => cell.type === 'code').flatMap(cell => cell.outputs.toJSON())
     .filter(output => output.output_type === 'error').map(output => output.evalue)"""
+ABORTED = re.compile(r"kernels|sessions|events|/api/")  # polls that a reload interrupts
+EXPLORER = """
+from mhalib import pretrained, widgets
+
+texts = ["The teacher read the book.", "It rained, so nobody went out."]
+explorer = widgets.head_explorer(pretrained.load_encoder(), texts, layer=2)
+explorer
+"""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +49,12 @@ def lab(tmp_path_factory):
         pytest.skip("no Chromium or Chrome on the PATH")
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
+    code = EXPLORER, "print(explorer.text, explorer.measure, explorer.layer, explorer.head)"
+    notebook = nbformat.v4.new_notebook(
+        cells=[*map(nbformat.v4.new_code_cell, code)],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    nbformat.write(notebook, folder / "notebooks" / "explorer.ipynb")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -82,6 +97,7 @@ def opened(lab):
         page = browser.new_page(viewport={"width": 1250, "height": 1600})
         complaints = []
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("requestfailed", lambda request: complaints.append(request.url))
 
         def open_lesson(stem):
@@ -99,8 +115,7 @@ def test_a_lesson_runs_to_its_end_and_asks_nobody_outside(opened, stem):
     page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
     page.wait_for_function(EXECUTED, timeout=300_000)
     assert page.evaluate(ERRORS) == []
-    aborted = re.compile(r"kernels|sessions|events|/api/")  # polls that a reload interrupts
-    assert [text for text in complaints if not aborted.search(text)] == []
+    assert [text for text in complaints if not ABORTED.search(text)] == []
 
 
 def test_the_keyboard_moves_a_control(opened):
@@ -118,3 +133,111 @@ def test_the_keyboard_moves_a_control(opened):
         arg=before,
         timeout=20_000,
     )
+
+
+@pytest.fixture
+def explorer(opened):
+    """The head explorer in a notebook of its own, and what its last cell prints when run."""
+    page, complaints = opened("explorer")
+    page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+    page.wait_for_function(EXECUTED, timeout=120_000)
+    page.wait_for_selector(".mhalib-heads .map svg", timeout=30_000)
+
+    def in_python():
+        page.evaluate("""async () => {
+            jupyterapp.shell.currentWidget.content.activeCellIndex = 1;
+            await jupyterapp.commands.execute('notebook:run-cell');
+        }""")
+        code = "jupyterapp.shell.currentWidget.content.model.cells.get(1).outputs.toJSON()[0].text"
+        return page.evaluate(code).strip()
+
+    yield page, in_python
+    assert [text for text in complaints if not ABORTED.search(text)] == []
+
+
+def says(page, text):
+    """Wait until the live region of the head explorer says it."""
+    said = (
+        "text => document.querySelector('.mhalib-heads [role=status]').textContent.includes(text)"
+    )
+    page.wait_for_function(said, arg=text, timeout=20_000)
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.getAttribute('aria-label')") or ""
+
+
+def head(page, layer, number):
+    return page.locator(f'.head[aria-label^="layer {layer} head {number},"]')
+
+
+def test_the_explorer_by_mouse(explorer):
+    page, in_python = explorer
+    assert in_python() == "0 previous 2 0"
+    assert head(page, 3, 1).get_attribute("aria-selected") == "true"
+    before = page.locator(".map svg").get_attribute("aria-label")
+    head(page, 1, 3).click()
+    says(page, "Layer 1 head 3 selected, previous 1.00.")
+    assert page.locator(".head[aria-selected=true]").count() == 1
+    after = page.locator(".map svg").get_attribute("aria-label")
+    assert before.startswith("Attention map of layer 3, head 1. Strongest: ")
+    assert after.startswith("Attention map of layer 1, head 3. Strongest: ")
+    page.locator(".chips label", has_text="entropy").click()
+    says(page, "Coloured by entropy.")
+    assert head(page, 1, 3).get_attribute("aria-label") == "layer 1 head 3, entropy 0.00"
+    page.locator(".asks .word", has_text="teacher").hover()
+    answers = page.locator(".answers .word").all_text_contents()
+    assert answers[:4] == ["[CLS]0.00", "the1.00", "teacher0.00", "read0.00"]
+    page.locator(".map rect[data-asks='3'][data-answers='2']").hover()
+    assert page.locator(".map .readout").text_content() == "read → teacher: 1.00"
+    page.locator(".mhalib-heads select").select_option(index=1)
+    says(page, "Sentence: It rained, so nobody went out.")
+    assert page.locator(".asks .word").count() == 10
+    assert in_python() == "1 entropy 0 2"
+
+
+def test_the_explorer_by_keyboard_leaves_the_cell_where_it_is(explorer):
+    page, in_python = explorer
+    cell = "jupyterapp.shell.currentWidget.content.activeCellIndex"
+    head(page, 3, 1).focus()
+    for key, place in {
+        "ArrowRight": (3, 2),
+        "ArrowDown": (4, 2),
+        "End": (4, 12),
+        "ArrowUp": (3, 12),
+        "ArrowLeft": (3, 11),
+        "Control+End": (6, 12),
+        "Control+Home": (1, 1),
+        "Home": (1, 1),
+    }.items():
+        page.keyboard.press(key)
+        assert focused(page).startswith("layer {} head {}, previous ".format(*place))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    says(page, "Layer 1 head 2 selected")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    says(page, "Layer 1 head 3 selected, previous 1.00.")
+    active = page.evaluate(cell)
+    page.keyboard.press("Tab")
+    assert focused(page).startswith("[CLS] attends to ")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert focused(page).startswith("teacher attends to the 1.00, ")
+    assert "the1.00" in page.locator(".answers .word").all_text_contents()
+    page.keyboard.press("ArrowRight")
+    assert focused(page).startswith("teacher is attended to by read 1.00, ")
+    page.locator(".chips input:checked").focus()
+    page.keyboard.press("ArrowRight")
+    says(page, "Coloured by next.")
+    page.locator(".mhalib-heads select").focus()
+    page.keyboard.press("ArrowDown")
+    says(page, "Sentence: It rained")
+    assert page.evaluate(cell) == active
+    page.locator(".mhalib-heads select").press("d")
+    page.locator(".mhalib-heads select").press("d")
+    assert page.evaluate("jupyterapp.shell.currentWidget.content.model.cells.length") == 2
+    page.locator(".mhalib-heads input[type=text]").fill("My cat sleeps.")
+    page.keyboard.press("Enter")
+    says(page, "Sentence: My cat sleeps.")
+    assert in_python() == "2 next 0 2"

@@ -30,6 +30,7 @@ def heatmap(
             colour bar if None).
         limits: (lowest, highest) value of the colour scale.
         diverging: centre the colours on zero.
+        decimals: digits of the values in the cells; None writes none.
         ax: draw into this Axes and not into a new Figure.
     """
     matrix = np.asarray(matrix, dtype=float)
@@ -39,7 +40,7 @@ def heatmap(
             f"matrix has shape {matrix.shape}, but there are {len(rows)} row labels "
             f"and {len(columns)} column labels"
         )
-    few = matrix.size <= 150
+    few = matrix.size <= 150 and decimals is not None
     with plt.rc_context(STYLE):
         if ax is None:
             _, ax = plt.subplots(figsize=(2.4 + 0.55 * len(columns), 1.7 + 0.42 * len(rows)))

@@ -1,4 +1,4 @@
-"""What a learner moves: each function returns an ipywidgets box that redraws its picture in place.
+"""Controls with a picture: each function returns an ipywidgets box that redraws it in place.
 
 A lesson shows a static figure beside every widget, so that the page also speaks without a kernel.
 Only sliders, buttons, checkboxes and text fields are used: in lists, menus and radio buttons the
