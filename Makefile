@@ -18,7 +18,7 @@ NOTEBOOK_TESTS := --nbval --nbval-current-env -n 2 --dist loadfile
 NEWS := "@jupyterlab/apputils-extension:announcements"
 TOOL_FLAGS := $(if $(OVERWRITE),--overwrite)
 
-.PHONY: help lab test test-all notebooks solutions lint clean
+.PHONY: help lab test test-all notebooks solutions bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make test-all   the same with the slow checks and three generations of CPU"
 	@echo "make notebooks  execute every lesson again and save its outputs"
 	@echo "make solutions  build the solved edition in solutions/"
+	@echo "make bench      measure how fast the layer is, beside others and the limit (6 minutes)"
 	@echo "make lint       check the style of code and notebooks"
 	@echo "make clean      remove .venv and the caches"
 
@@ -52,6 +53,10 @@ notebooks: $(if $(ACTIVE),,$(VENV)/test.installed)
 
 solutions: $(if $(ACTIVE),,$(VENV)/test.installed)
 	$(BIN)python tools/notebooks.py solutions $(TOOL_FLAGS) $(ARGS)
+
+bench: $(if $(ACTIVE),,$(VENV)/test.installed)
+	@echo "Measuring. Leave the machine alone for about six minutes."
+	$(BIN)python -m benchmarks.attention $(ARGS)
 
 lint: $(if $(ACTIVE),,$(VENV)/test.installed)
 	$(BIN)ruff check .

@@ -102,3 +102,42 @@ def test_attention_lines_draws_the_weights_that_count(weights):
 def test_figures_of_heads_refuse_other_shapes(draw):
     with pytest.raises(ValueError, match=r"the values have shape \(.*\), but \(.*\) was expected"):
         draw()
+
+
+# what heads cost
+
+
+def test_measured_and_predicted_draws_medians_between_the_predictions():
+    measured = {"explicit": [[1, 1.2, 0.9], [5, 4, 6]]}
+    fig = figures.measured_and_predicted(
+        [1, 64], measured, {"from FLOPs": [1, 1.04]}, title="x", xlabel="y", ylabel="z"
+    )
+    drawn = {line.get_label(): list(line.get_ydata()) for line in fig.axes[0].lines}
+    assert drawn["explicit"] == [1, 5]
+    assert drawn["from FLOPs"] == [1, 1.04]
+    assert kilobytes(fig) < 200
+
+
+def test_points_beside_gives_each_panel_its_own_scale():
+    panels = {"accuracy": {1: [0.9, 0.8], 4: [0.95]}, "time": {1: [1.0], 4: [2.0]}}
+    fig = figures.points_beside(panels, title="x", xlabel="heads", from_zero=["time"])
+    assert [ax.get_ylabel() for ax in fig.axes] == ["accuracy", "time"]
+    assert [ax.get_ylim()[0] == 0 for ax in fig.axes] == [False, True]
+    figures.html(fig, alt="closes it")
+
+
+def test_square_maps_share_one_scale():
+    maps = [np.eye(3), np.ones((3, 3))]
+    options = {"colour_label": "w", "xlabel": "x", "ylabel": "y", "limits": (0, 0.4)}
+    fig = figures.square_maps(maps, ["wanted", "found"], title="x", **options)
+    images = [ax.images[0] for ax in fig.axes[:2]]
+    assert [image.get_clim() for image in images] == [(0, 0.4)] * 2
+    figures.html(fig, alt="closes it")
+
+
+def test_head_sizes_marks_only_where_the_even_cut_differs():
+    fig = figures.head_sizes(["a", "b"], [64, 128], [64.0, 80.0], title="x", xlabel="y")
+    (diamonds,) = (line for line in fig.axes[0].lines if line.get_marker() == "D")
+    assert list(diamonds.get_xdata()) == [80.0]
+    assert texts(fig.axes[0]) == ["64", "128"]
+    figures.html(fig, alt="closes it")

@@ -50,6 +50,7 @@ def cost_calculator(model="Llama-2-7B"):
         options={"2 bytes a number": 2, "4 bytes a number": 4},
         description="Numbers",
         style=wide,
+        layout={"width": "auto"},
     )
     table = ipywidgets.HTML()
     filling = []  # while a model fills the fields one by one
@@ -113,8 +114,8 @@ def costs(sizes, num_layers, tokens, itemsize):
 
 
 def in_words(count, unit, step=1000):
-    """A large number in three digits: 2147483648 bytes, by 1024, is "2.00 GiB"."""
-    prefixes = ["", "Ki", "Mi", "Gi", "Ti"] if step == 1024 else ["", " k", " M", " G", " T"]
+    """A large number in three digits: 2.15 B (billion); by 1024 and with unit "B": 2.00 GiB."""
+    prefixes = ["", "Ki", "Mi", "Gi", "Ti"] if step == 1024 else ["", " k", " M", " B", " T"]
     power = 0
     while count >= 999.5 and power < 4:
         count, power = count / step, power + 1
