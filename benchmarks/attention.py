@@ -1,7 +1,7 @@
 """How fast is `mhalib.MultiHeadAttention`? Against what people would use instead, and the limit.
 
     python -m benchmarks.attention                     # everything, about five minutes
-    python -m benchmarks.attention --shapes 8x256x512x8 --seconds 2 --results /tmp/results
+    python -m benchmarks.attention --shapes 8x256x512x8 --seconds 2 --results my-results
 
 All contestants hold the same weights and get the same input, and their outputs are compared before
 any time is taken. A round runs each of them once, in a new order. Times are compared within their
