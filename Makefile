@@ -18,7 +18,7 @@ NOTEBOOK_TESTS := --nbval --nbval-current-env -n 2 --dist loadfile
 NEWS := "@jupyterlab/apputils-extension:announcements"
 TOOL_FLAGS := $(if $(OVERWRITE),--overwrite)
 
-.PHONY: help lab test test-all notebooks solutions bench lint clean
+.PHONY: help lab test test-all notebooks solutions bench bench-long lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make notebooks  execute every lesson again and save its outputs"
 	@echo "make solutions  build the solved edition in solutions/"
 	@echo "make bench      measure how fast the layer is, beside others and the limit (6 minutes)"
+	@echo "make bench-long measure decoding with a cache and attention in blocks (3 minutes)"
 	@echo "make lint       check the style of code and notebooks"
 	@echo "make clean      remove .venv and the caches"
 
@@ -57,6 +58,10 @@ solutions: $(if $(ACTIVE),,$(VENV)/test.installed)
 bench: $(if $(ACTIVE),,$(VENV)/test.installed)
 	@echo "Measuring. Leave the machine alone for about six minutes."
 	$(BIN)python -m benchmarks.attention $(ARGS)
+
+bench-long: $(if $(ACTIVE),,$(VENV)/test.installed)
+	@echo "Measuring. Leave the machine alone for about three minutes."
+	$(BIN)python -m benchmarks.long_inputs $(ARGS)
 
 lint: $(if $(ACTIVE),,$(VENV)/test.installed)
 	$(BIN)ruff check .

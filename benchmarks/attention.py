@@ -171,7 +171,8 @@ def run(shapes, modes, *, seconds, min_rounds, cpu_clock=False, bar=True):
     """Measure every block and describe the machine: the content of the JSON file."""
     blocks = list(itertools.product(shapes, (False, True), modes))
     clock = time.process_time if cpu_clock else time.perf_counter
-    results = {"about": about() | {"clock": "CPU time" if cpu_clock else "wall time"}, "blocks": []}
+    clock_name = "CPU time" if cpu_clock else "wall time"
+    results = {"about": about("benchmarks.attention") | {"clock": clock_name}, "blocks": []}
     with no_rotation(), tqdm(total=len(blocks), disable=not bar, unit="block") as progress:
         for shape, causal, mode in blocks:
             causal_too = ", causal" if causal else ""
@@ -185,12 +186,12 @@ def run(shapes, modes, *, seconds, min_rounds, cpu_clock=False, bar=True):
     return results
 
 
-def about():
+def about(module):
     """Machine, versions, date and command."""
     packages = ("torch", "transformers", "mhalib")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": shlex.join(["python", "-m", "benchmarks.attention", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
         "processor": processor(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
@@ -254,7 +255,7 @@ def main(arguments=None):
     report.figure(results).savefig(options.results / "attention.png", facecolor="white")
     print(f"Written to {options.results}.")
     if options.results == RESULTS:
-        report.update(FOLDER / "README.md", results)
+        report.update(FOLDER / "README.md", "results", results, report.table(results))
 
 
 if __name__ == "__main__":

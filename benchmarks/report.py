@@ -54,12 +54,12 @@ def conditions(results):
     )
 
 
-def update(path, results):
-    """Put the table and the conditions into the README, between its two marks."""
+def update(path, name, results, table):
+    """Put the conditions and the table into the README, between the two marks of that name."""
     text = path.read_text(encoding="utf-8")
-    new = f"<!-- results -->\n{conditions(results)}\n\n{table(results)}\n<!-- end of results -->"
-    pattern = "<!-- results -->.*<!-- end of results -->"
-    path.write_text(re.sub(pattern, lambda _: new, text, flags=re.DOTALL), encoding="utf-8")
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    new = f"{start}\n{conditions(results)}\n\n{table}\n{end}"
+    path.write_text(re.sub(f"{start}.*{end}", lambda _: new, text, flags=re.DOTALL), "utf-8")
 
 
 def figure(results):

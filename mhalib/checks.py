@@ -29,14 +29,14 @@ def _integer(name, number, otherwise=""):
     try:
         operator.index(None if is_bool else number)
     except TypeError:
-        raise TypeError(f"{name}={_given(number)} must be an integer{otherwise}") from None
+        raise TypeError(f"{name}={describe(number)} must be an integer{otherwise}") from None
 
 
 def boolean(**flags):
     """Every named value is True or False."""
     for name, flag in flags.items():
         if not isinstance(flag, bool):
-            raise TypeError(f"{name}={_given(flag)} must be True or False")
+            raise TypeError(f"{name}={describe(flag)} must be True or False")
 
 
 def divides(**pair):
@@ -60,7 +60,7 @@ def probability(**numbers):
     """Every named number lies between 0 and 1, both included."""
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise TypeError(f"{name}={_given(number)} must be a number between 0 and 1")
+            raise TypeError(f"{name}={describe(number)} must be a number between 0 and 1")
         if not 0 <= number <= 1:
             raise ValueError(f"{name}={number} must lie between 0 and 1")
 
@@ -70,22 +70,13 @@ def one_of(options, **choices):
     for name, choice in choices.items():
         if choice not in options:
             listed = ", ".join(map(repr, options))
-            raise ValueError(f"{name}={_given(choice)} must be one of {listed}")
-
-
-def shares(**arrays):
-    """No number in a named array is negative, and together they make 1."""
-    for name, x in arrays.items():
-        if (x < 0).any() or abs(x.sum() - 1) > 1e-6:
-            raise ValueError(
-                f"{name} must be shares of 1, none negative, but they sum to {x.sum():.4g}"
-            )
+            raise ValueError(f"{name}={describe(choice)} must be one of {listed}")
 
 
 def array(rank=None, min_rank=None, **arrays):
     """Every named value is a non-empty NumPy array of real numbers with that many axes."""
     for name, x in arrays.items():
-        _kind(name, x, numpy=True)
+        of_kind(name, x, numpy=True)
         if x.dtype.kind != "f" and x.dtype not in (np.int32, np.int64):  # smaller ones overflow
             raise TypeError(f"{name} must hold floats, int32 or int64, but its dtype is {x.dtype}")
         _shape(name, x.shape, rank, min_rank)
@@ -94,18 +85,17 @@ def array(rank=None, min_rank=None, **arrays):
 def tensor(rank=None, **tensors):
     """Every named value is a non-empty float tensor of this rank; all share dtype and device."""
     for name, x in tensors.items():
-        _kind(name, x, numpy=False)
+        of_kind(name, x, numpy=False)
         if not x.is_floating_point():
             raise TypeError(f"{name} must be a floating-point tensor, but its dtype is {x.dtype}")
-        _shape(name, tuple(x.shape), rank)
+        _shape(name, x.shape, rank)
     for what in ("dtype", "device"):
-        found = {name: getattr(x, what) for name, x in tensors.items()}
-        if len(set(found.values())) > 1:
-            listed = ", ".join(f"{name} has {value}" for name, value in found.items())
+        if len({getattr(x, what) for x in tensors.values()}) > 1:
+            listed = ", ".join(f"{name} has {getattr(x, what)}" for name, x in tensors.items())
             raise TypeError(f"all inputs must share one {what}, but {listed}")
 
 
-def _kind(name, x, numpy, otherwise=""):
+def of_kind(name, x, numpy, otherwise=""):
     """`x` is a NumPy array, or without `numpy` a torch.Tensor."""
     if numpy:
         kind, kind_name = np.ndarray, "NumPy array"
@@ -114,7 +104,7 @@ def _kind(name, x, numpy, otherwise=""):
 
         kind, kind_name = torch.Tensor, "torch.Tensor"
     if not isinstance(x, kind):
-        raise TypeError(f"{name} must be a {kind_name}{otherwise}, not {_given(x)}")
+        raise TypeError(f"{name} must be a {kind_name}{otherwise}, not {describe(x)}")
 
 
 _AXES = {
@@ -126,12 +116,15 @@ _AXES = {
 
 
 def _shape(name, shape, rank=None, min_rank=None):
-    if rank is not None and len(shape) != rank:
-        raise ValueError(f"{name} has shape {shape}, but {_AXES[rank]} was expected")
-    if min_rank is not None and len(shape) < min_rank:
-        raise ValueError(f"{name} has shape {shape}, but {min_rank} or more axes were expected")
-    if 0 in shape:
-        raise ValueError(f"{name} has shape {shape}, which is empty: every axis must be at least 1")
+    if len(shape) != (rank or len(shape)):
+        wrong = f"but {_AXES[rank]} was expected"
+    elif len(shape) < (min_rank or 0):
+        wrong = f"but {min_rank} or more axes were expected"
+    elif 0 in shape:
+        wrong = "which is empty: every axis must be at least 1"
+    else:
+        return
+    raise ValueError(f"{name} has shape {tuple(shape)}, {wrong}")
 
 
 def not_zero(**vectors):
@@ -214,32 +207,12 @@ def square_projections(x, **weights):
             )
 
 
-def alike(rank, **lists):
-    """Every named value is a list of float tensors of this rank, all of one shape and dtype."""
-    for name, tensors in lists.items():
-        if not isinstance(tensors, (list, tuple)) or not tensors:
-            raise TypeError(
-                f"{name} must be a list of tensors, at least one, not {_given(tensors)}"
-            )
-        named = {f"{name}[{number}]": x for number, x in enumerate(tensors)}
-        tensor(rank, **named)
-        same("the shape", **{name: tuple(x.shape) for name, x in named.items()})
-
-
-def output_projection(heads, w_o, b_o):
-    """The heads' features are the rows of `w_o`, and its columns those of `b_o`."""
-    for rank, name, x in ((4, "heads", heads), (2, "w_o", w_o), (1, "b_o", b_o)):
-        _shape(name, tuple(x.shape), rank)
-    same("the width", heads=heads.shape[1] * heads.shape[3], w_o=w_o.shape[0])
-    same("the output width", w_o=w_o.shape[1], b_o=b_o.shape[0])
-
-
 def scale(scale):
     """`scale` is None or a finite number."""
     if scale is None:
         return
     if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
-        raise TypeError(f"scale={_given(scale)} must be a number, or None for 1/sqrt(head_dim)")
+        raise TypeError(f"scale={describe(scale)} must be a number, or None for 1/sqrt(head_dim)")
     if not np.isfinite(scale):
         raise ValueError(f"scale={scale} must be finite")
 
@@ -251,7 +224,7 @@ def attn_mask(attn_mask, scores_shape, like):
     """
     if attn_mask is None:
         return
-    _kind("attn_mask", attn_mask, numpy=isinstance(like, np.ndarray))
+    of_kind("attn_mask", attn_mask, numpy=isinstance(like, np.ndarray))
     if getattr(attn_mask, "device", None) != getattr(like, "device", None):
         raise TypeError(
             f"attn_mask has device {attn_mask.device}, but the query's {like.device} was expected"
@@ -301,13 +274,21 @@ def query_offset(query_offset, query_len, key_len, batch=None, numpy=False):
     if not hasattr(query_offset, "shape") or query_offset.shape == ():
         _integer("query_offset", query_offset, ", or a (batch,) vector of integers")
         return
-    _kind("query_offset", query_offset, numpy, " or an integer")
-    _integers("query_offset", query_offset)
+    of_kind("query_offset", query_offset, numpy, " or an integer")
+    integers("query_offset", query_offset)
     expected = "(batch,)" if batch is None else f"({batch},)"
     if len(query_offset.shape) != 1 or (batch is not None and len(query_offset) != batch):
         raise ValueError(
             f"query_offset has shape {tuple(query_offset.shape)}, but {expected} was expected"
         )
+
+
+def mask_options(query, key, mask, is_causal, offset):
+    """`attn_mask`, `is_causal` and `query_offset` fit each other and the scores."""
+    only_with_is_causal(is_causal, offset)
+    attn_mask(mask, (*query.shape[:3], key.shape[2]), like=query)
+    if is_causal:
+        query_offset(offset, query.shape[2], key.shape[2], len(query))
 
 
 def lengths(lengths, max_len):
@@ -318,8 +299,8 @@ def lengths(lengths, max_len):
             _integer("every number in lengths", number)
         shape = (len(lengths),)
     else:
-        _kind("lengths", lengths, numpy=False, otherwise=" or a list of integers")
-        _integers("lengths", lengths)
+        of_kind("lengths", lengths, numpy=False, otherwise=" or a list of integers")
+        integers("lengths", lengths)
         shape = tuple(lengths.shape)
     if len(shape) != 1 or shape == (0,):
         raise ValueError(f"lengths has shape {shape}, but (batch,) was expected, at least one long")
@@ -328,56 +309,62 @@ def lengths(lengths, max_len):
         raise ValueError(f"lengths={listed} must lie between 0 and max_len={max_len}")
 
 
-def token_ids(token_ids, vocab_size, num_positions):
-    """`token_ids` is (batch, seq_len), whole numbers below `vocab_size`, not too many in a row."""
-    _kind("token_ids", token_ids, numpy=False)
-    _integers("token_ids", token_ids)
-    shape = tuple(token_ids.shape)
-    if len(shape) != 2 or 0 in shape:
-        raise ValueError(f"token_ids has shape {shape}, but (batch, seq_len) >= 1 was expected")
-    if shape[1] > num_positions:
+def the_one_given(**numbers):
+    """One of the named numbers is a positive integer, the others are None; returns that one."""
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if len(given) != 1:
+        listed = " or ".join(numbers)
+        raise ValueError(f"{listed} must be given, one and not both, but {len(given)} were given")
+    positive_int(**given)
+    return next(iter(given.values()))
+
+
+def float_storage(dtype, device):
+    """Tensors of this `dtype`, a floating-point one, can be made on this `device`."""
+    import torch
+
+    try:
+        tensor(an_element=torch.empty(1, dtype=dtype, device=device))
+    except (RuntimeError, TypeError) as error:
+        raise TypeError(f"no float tensor with this dtype and device: {error}") from None
+
+
+def cache_entry(cache, key, value):
+    """The new keys and values are of the cache's shape and kind, and need no gradients."""
+    tensor(rank=4, key=key, value=value, cache=cache.key)
+    same("the shape", key=tuple(key.shape), value=tuple(value.shape))
+    for axis, name in ((0, "batch"), (1, "num_kv_heads"), (3, "head_dim")):
+        same(name, key=key.shape[axis], cache=cache.key.shape[axis])
+    if key.requires_grad or value.requires_grad:
         raise ValueError(
-            f"the text has {shape[1]} tokens, but the model has only {num_positions} positions"
+            "key and value need gradients, which a cache cannot pass on: call under torch.no_grad()"
         )
-    for number in (int(token_ids.min()), int(token_ids.max())):
-        if not 0 <= number < vocab_size:
-            raise ValueError(f"token_ids holds {number}, not between 0 and {vocab_size - 1}")
 
 
-def gate(gate, heads):
-    """`gate` is None, or holds one vector of floats per layer, as long as it has heads."""
-    if gate is not None and len(gate) != len(heads):
-        raise ValueError(f"gate has {len(gate)} rows, but there are {len(heads)} layers")
-    for layer, num_heads in enumerate(heads if gate is not None else ()):
-        _kind(f"gate[{layer}]", gate[layer], numpy=False)
-        same("the number of heads", layer=num_heads, **{f"gate[{layer}]": gate[layer].numel()})
+def cache_room(max_len, before, new):
+    """No sequence has more tokens than there is room for."""
+    for sequence, (old, more) in enumerate(zip(before, new, strict=True)):
+        if old + more > max_len:
+            raise ValueError(
+                f"the cache has room for max_len={max_len} tokens, but sequence {sequence} "
+                f"would have {old} + {more}"
+            )
 
 
-def attention_maps(weights, min_len=1):
-    """`weights` is a float tensor (..., n, n) with n at least `min_len`."""
-    tensor(weights=weights)
-    shape = tuple(weights.shape)
-    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < min_len:
-        raise ValueError(f"weights has shape {shape}, but (..., n, n), n >= {min_len} was expected")
+def with_cache(cache_type, cache, is_causal, **absent):
+    """`cache` is a cache, attention is causal, and all other named arguments are left out."""
+    if not isinstance(cache, cache_type):
+        raise TypeError(f"cache must be a {cache_type.__name__} or None, not {describe(cache)}")
+    boolean(is_causal=is_causal)
+    for name, argument in absent.items():
+        if argument is not None:
+            raise ValueError(f"{name} was given with a cache, which knows it better: leave it out")
+    if not is_causal:
+        raise ValueError("is_causal=False was given, but attention with a cache is always causal")
 
 
-def pairs(**tensors):
-    """Every named value is a (count, 3) integer tensor with at least one row."""
-    for name, x in tensors.items():
-        _kind(name, x, numpy=False)
-        _integers(name, x)
-        if x.dim() != 2 or x.shape[1] != 3 or not len(x):
-            raise ValueError(f"{name} has shape {tuple(x.shape)}, but (count, 3) was expected")
-
-
-def head_numbers(keep, num_heads):
-    """`keep` lists different heads from 0 to num_heads - 1, at least one."""
-    integer(**{f"keep[{place}]": number for place, number in enumerate(keep)})
-    if not len(keep) or len(set(keep)) < len(keep) or not set(keep) <= set(range(num_heads)):
-        raise ValueError(f"keep={list(keep)} must be different heads from 0 to {num_heads - 1}")
-
-
-def _integers(name, x):
+def integers(name, x):
+    """`x` holds integers."""
     if not str(x.dtype).removeprefix("torch.").startswith(("int", "uint")):
         raise TypeError(f"{name} must hold integers, but its dtype is {x.dtype}")
 
@@ -387,7 +374,7 @@ def biases(matrices, **biases):
     for matrix, (name, bias) in zip(matrices, biases.items(), strict=True):
         if isinstance(bias, (int, float)) and not isinstance(bias, bool):
             continue
-        _kind(name, bias, numpy=True, otherwise=" or a number")
+        of_kind(name, bias, numpy=True, otherwise=" or a number")
         array(rank=1, **{name: bias})
         same("the width", **{name: len(bias), f"w{name[1:]} (columns)": matrix.shape[1]})
 
@@ -399,7 +386,7 @@ def only_with_is_causal(is_causal, query_offset):
         raise ValueError("query_offset was given, but has a meaning only with is_causal=True")
 
 
-def _given(value):
+def describe(value):
     """The value itself where it is short, else its type."""
     text = repr(value)
     return (

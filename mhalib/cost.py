@@ -108,8 +108,9 @@ def attention_bytes(*, query_len, need_weights=False, itemsize=4, moved=False, *
     Returns:
         dict of bytes: `query`, `key` and `value` (projected, without what is in a cache), `scores`,
         `softmax` (the weights), `mix` (the heads side by side), `output` and `total`. Training
-        keeps all of them for the way back. Not counted: copies that only change the order of axes
-        or apply the scale, and the one number for each row that fused kernels keep.
+        keeps all of them but the scores for the way back; without gradients this course's explicit
+        path writes the weights over the scores. Not counted: copies that only change the order of
+        axes or apply the scale, and the one number for each row that fused kernels keep.
 
     Raises:
         TypeError, ValueError: sizes that do not fit, named.

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from mhalib import checks, masks
+from mhalib import checks, experiment_checks, masks
 from mhalib.modules import MultiHeadAttention
 
 
@@ -81,8 +81,10 @@ class Encoder(nn.Module):
         Raises:
             TypeError, ValueError: arguments that do not fit, named.
         """
-        checks.token_ids(token_ids, self.token_embedding.num_embeddings, self.num_positions)
-        checks.gate(gate, [layer.num_heads for layer in self.layers])
+        experiment_checks.token_ids(
+            token_ids, self.token_embedding.num_embeddings, self.num_positions
+        )
+        experiment_checks.gate(gate, [layer.num_heads for layer in self.layers])
         checks.boolean(need_weights=need_weights)
         seq_len = token_ids.shape[1]
         attn_mask = None if lengths is None else masks.padding(lengths, seq_len)

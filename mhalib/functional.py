@@ -111,22 +111,23 @@ def scaled_dot_product_attention(
     checks.grouped_shapes(query, key, value)
     checks.scale(scale)
     checks.probability(dropout_p=dropout_p)
+    checks.mask_options(query, key, attn_mask, is_causal, query_offset)
     batch, num_heads, query_len, head_dim = query.shape
     num_kv_heads, key_len = key.shape[1:3]
-    mask = _one_mask(query, key, attn_mask, is_causal, query_offset)
+    mask = _with_causal(attn_mask, query, key, is_causal, query_offset)
 
-    wide = torch.promote_types(query.dtype, torch.float32)
+    narrow, wide = query.dtype, torch.promote_types(query.dtype, torch.float32)
     scale = 1 / math.sqrt(head_dim) if scale is None else scale
-    # the query heads that share a key head stand in line behind it, so no key is copied
-    grouped_query = (query.to(wide) * scale).reshape(batch, num_kv_heads, -1, head_dim)
-    scores = grouped_query @ key.to(wide).transpose(-2, -1)
-    scores = scores.reshape(batch, num_heads, query_len, key_len)
-
+    # one batched product for all heads, their queries in line behind the key head that they share
+    query, key, value = (
+        _rows(x, num_kv_heads) for x in (query.to(wide) * scale, key.to(wide), value.to(wide))
+    )
+    scores = torch.bmm(query, key.transpose(1, 2)).view(batch, num_heads, query_len, key_len)
     weights = _masked_softmax(scores, mask)
     dropped = F.dropout(weights, dropout_p) if dropout_p else weights
-    output = dropped.reshape(batch, num_kv_heads, -1, key_len) @ value.to(wide)
-    output = output.reshape(batch, num_heads, query_len, value.shape[-1])
-    return output.to(query.dtype), weights.to(query.dtype)
+    output = torch.bmm(_rows(dropped, num_kv_heads), value)
+    output = output.view(batch, num_heads, query_len, -1)
+    return output.to(narrow), weights.to(narrow)
 
 
 def fused_attention(
@@ -152,12 +153,18 @@ def fused_attention(
     checks.grouped_shapes(query, key, value)
     checks.scale(scale)
     checks.probability(dropout_p=dropout_p)
-    checks.only_with_is_causal(is_causal, query_offset)
+    checks.mask_options(query, key, attn_mask, is_causal, query_offset)
+    from_the_start = not isinstance(query_offset, torch.Tensor) and query_offset in (None, 0)
     plain_causal = (
-        is_causal and attn_mask is None and query_offset is None and query.shape[2] == key.shape[2]
+        is_causal and attn_mask is None and from_the_start and query.shape[2] == key.shape[2]
     )
-    mask = None if plain_causal else _one_mask(query, key, attn_mask, is_causal, query_offset)
-    return F.scaled_dot_product_attention(
+    options = (query, key, is_causal, query_offset)
+    mask = None if plain_causal else _with_causal(attn_mask, *options)
+    shape = query.shape
+    if shape[2] == 1 and (mask is None or mask.dim() == 2 or mask.shape[1] == 1):
+        # a single token: the queries of a group are one head's rows, which reads its keys once
+        query = query.reshape(len(query), key.shape[1], -1, shape[3])
+    output = F.scaled_dot_product_attention(
         query,
         key,
         value,
@@ -167,6 +174,79 @@ def fused_attention(
         dropout_p=dropout_p,
         enable_gqa=key.shape[1] != query.shape[1],
     )
+    return output.reshape(*shape[:3], value.shape[3])
+
+
+def blockwise_attention(
+    query,
+    key,
+    value,
+    *,
+    attn_mask=None,
+    is_causal=False,
+    query_offset=None,
+    scale=None,
+    block_size=256,
+):
+    """The same output in blocks: never more than block_size x block_size scores of a head at once.
+
+    Args:
+        query, key, value, attn_mask, is_causal, query_offset, scale: as
+            `scaled_dot_product_attention`. Blocks in which nothing may be attended to are skipped.
+        block_size: queries, and keys, in a block; the last ones may have fewer.
+
+    Returns:
+        output: (batch, num_heads, query_len, value_dim) tensor; zeros where nothing may be attended
+        to. Gradients come from autograd, which keeps every block's scores for the way back: to save
+        that memory too, recompute them with `torch.utils.checkpoint`.
+
+    Raises:
+        TypeError, ValueError: arguments that do not fit, named.
+
+    Source: Milakov and Gimelshein 2018 (online softmax); Rabe and Staats 2021; Dao et al. 2022,
+    algorithm 1.
+    """
+    checks.tensor(rank=4, query=query, key=key, value=value)
+    checks.grouped_shapes(query, key, value)
+    checks.scale(scale)
+    checks.positive_int(block_size=block_size)
+    checks.mask_options(query, key, attn_mask, is_causal, query_offset)
+    kv_heads = key.shape[1]
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    if attn_mask is not None:  # so that an axis that broadcasts can be cut into blocks, too
+        attn_mask = attn_mask.expand(*attn_mask.shape[:-2], query.shape[2], key.shape[2])
+
+    outputs = []
+    for i in range(0, query.shape[2], block_size):
+        queries = query[:, :, i : i + block_size].to(wide) * scale
+        shape = queries.shape[:3]
+        maximum = queries.new_full((*shape, 1), -math.inf)  # of each row's scores so far
+        total = queries.new_zeros(*shape, 1)  # sum of exp(score - maximum)
+        output = queries.new_zeros(*shape, value.shape[3])  # sum of exp(score - maximum) · value
+        for j in range(0, key.shape[2], block_size):
+            keys, values = (x[:, :, j : j + block_size].to(wide) for x in (key, value))
+            part = attn_mask
+            if part is not None:
+                part = part[..., i : i + block_size, j : j + block_size]
+            mask = _with_causal(part, queries, keys, is_causal, query_offset, shift=i - j)
+            hides = mask is not None and mask.dtype == torch.bool
+            if hides and not mask.any():
+                continue
+            keys, values = _rows(keys, kv_heads), _rows(values, kv_heads)
+            scores = torch.bmm(_rows(queries, kv_heads), keys.transpose(1, 2)).view(*shape, -1)
+            if mask is not None:
+                scores = scores.masked_fill(~mask, -math.inf) if hides else scores + mask
+
+            new_maximum = torch.maximum(maximum, scores.detach().amax(dim=-1, keepdim=True))
+            finite = new_maximum.masked_fill(new_maximum == -math.inf, 0)  # no key seen so far
+            weights = (scores - finite).exp_()
+            shrink = (maximum - finite).exp_()  # for the sums, which were up to the old maximum
+            total = total * shrink + weights.sum(dim=-1, keepdim=True)
+            output = output * shrink + torch.bmm(_rows(weights, kv_heads), values).view_as(output)
+            maximum = new_maximum
+        outputs.append((output / total.masked_fill(total == 0, 1)).to(query.dtype))
+    return torch.cat(outputs, dim=2)
 
 
 def multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads):
@@ -192,57 +272,20 @@ def multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads):
     return merge_heads(output) @ w_o
 
 
-def fuse_projections(weights):
-    """Put the heads' own projections side by side, so that one product does them all.
-
-    Args:
-        weights: list of num_heads tensors of shape (d_model, head_dim), each used as `x @ w`.
-
-    Returns:
-        (d_model, num_heads * head_dim) tensor `w`: head h of `split_heads(x @ w, num_heads)` is
-        `x @ weights[h]`.
-
-    Raises:
-        TypeError, ValueError: not a list of tensors, or tensors of different shapes.
-
-    Source: Vaswani et al. 2017, section 3.2.2.
-    """
-    checks.alike(2, weights=weights)
-    return torch.cat(list(weights), dim=1)
+def _rows(x, num_kv_heads):
+    """(batch, num_heads, n, m) -> (batch * num_kv_heads, group_size * n, m), without a copy."""
+    return x.reshape(x.shape[0] * num_kv_heads, -1, x.shape[3])
 
 
-def output_projection_as_sum(heads, w_o, b_o):
-    """The output projection as a sum over heads: each head meets its own rows of `w_o`.
-
-    Args:
-        heads: (batch, num_heads, seq_len, head_dim) tensor, before `merge_heads`.
-        w_o: (num_heads * head_dim, d_out) tensor, used as `x @ w`.
-        b_o: (d_out,) tensor, added once.
-
-    Returns:
-        (batch, seq_len, d_out) tensor, equal to `merge_heads(heads) @ w_o + b_o`.
-
-    Raises:
-        TypeError, ValueError: arguments that do not fit, named.
-
-    Source: Vaswani et al. 2017, section 3.2.2, written out.
-    """
-    checks.tensor(heads=heads, w_o=w_o, b_o=b_o)
-    checks.output_projection(heads, w_o, b_o)
-    num_heads, head_dim = heads.shape[1], heads.shape[3]
-    blocks = w_o.reshape(num_heads, head_dim, -1)
-    return (heads @ blocks).sum(dim=1) + b_o
-
-
-def _one_mask(query, key, attn_mask, is_causal, query_offset):
+def _with_causal(attn_mask, query, key, is_causal, query_offset, shift=0):
     """`attn_mask` and `is_causal` as one mask for both: None, boolean or additive."""
-    batch, num_heads, query_len = query.shape[:3]
-    key_len = key.shape[2]
-    checks.only_with_is_causal(is_causal, query_offset)
-    checks.attn_mask(attn_mask, (batch, num_heads, query_len, key_len), like=query)
-    if not is_causal:
+    query_len, key_len = query.shape[2], key.shape[2]
+    if isinstance(query_offset, torch.Tensor):
+        query_offset = query_offset.long()
+    query_offset = shift if query_offset is None else query_offset + shift
+    sees_all = isinstance(query_offset, int) and query_offset >= key_len - 1
+    if not is_causal or sees_all:
         return attn_mask
-    checks.query_offset(query_offset, query_len, key_len, batch)
     causal = masks.causal(query_len, key_len, query_offset).to(query.device)
     if attn_mask is None:
         return causal
@@ -252,14 +295,21 @@ def _one_mask(query, key, attn_mask, is_causal, query_offset):
 
 
 def _masked_softmax(scores, mask):
-    """Softmax over the allowed keys; a row with none gives zeros, and zero gradients."""
+    """Softmax over the allowed keys; a row with none gives zeros, and zero gradients.
+
+    Without gradients it writes over `scores`: a second array costs more time than its numbers.
+    """
+    in_place = not torch.is_grad_enabled()
     if mask is None:
-        return scores.softmax(dim=-1)
+        return torch.softmax(scores, dim=-1, out=scores if in_place else None)
     if mask.dtype == torch.bool:
-        allowed = mask
+        hidden = ~mask
     else:
-        allowed = mask != -math.inf
-        scores = scores + mask
-    # a row of -inf alone would be NaN: it gets 0s, and then no weight
-    fill = torch.where(allowed.any(dim=-1, keepdim=True), -math.inf, 0.0).to(scores.dtype)
-    return torch.where(allowed, scores, fill).softmax(dim=-1).masked_fill(~allowed, 0)
+        hidden = mask == -math.inf
+        scores = scores + mask.masked_fill(hidden, 0)
+    empty = hidden.all(dim=-1, keepdim=True)
+    hidden = hidden & ~empty  # a row of -inf alone would be NaN: it keeps its scores, then gets 0s
+    fill = scores.masked_fill_ if in_place else scores.masked_fill
+    scores = fill(hidden, -math.inf)
+    weights = torch.softmax(scores, dim=-1, out=scores if in_place else None)
+    return weights.masked_fill(empty, 0) if empty.any() else weights

@@ -13,7 +13,7 @@ from itertools import chain
 import torch
 import torch.nn.functional as F
 
-from mhalib import checks
+from mhalib import checks, experiment_checks
 from mhalib.encoder import NoHeads
 from mhalib.modules import MultiHeadAttention
 from mhalib.threads import one_thread
@@ -35,7 +35,7 @@ def previous_token_score(weights):
     Returns:
         (...) tensor; 1 means that every token looks at its left neighbour and nowhere else.
     """
-    checks.attention_maps(weights, min_len=2)
+    experiment_checks.attention_maps(weights, min_len=2)
     return weights.diagonal(offset=-1, dim1=-2, dim2=-1).mean(dim=-1)
 
 
@@ -44,7 +44,7 @@ def next_token_score(weights):
 
     Args, returns: as `previous_token_score`.
     """
-    checks.attention_maps(weights, min_len=2)
+    experiment_checks.attention_maps(weights, min_len=2)
     return weights.diagonal(offset=1, dim1=-2, dim2=-1).mean(dim=-1)
 
 
@@ -53,7 +53,7 @@ def same_token_score(weights):
 
     Args, returns: as `previous_token_score`, n at least 1.
     """
-    checks.attention_maps(weights)
+    experiment_checks.attention_maps(weights)
     return weights.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
 
 
@@ -67,7 +67,7 @@ def share_on(weights, is_target):
     Returns:
         (...) tensor of numbers between 0 and 1.
     """
-    checks.attention_maps(weights)
+    experiment_checks.attention_maps(weights)
     return weights[..., is_target].sum(dim=-1).mean(dim=-1)
 
 
@@ -82,7 +82,7 @@ def head_entropy(weights):
 
     Source: Clark et al. 2019, section 3.3 (there with the natural logarithm).
     """
-    checks.attention_maps(weights)
+    experiment_checks.attention_maps(weights)
     logs = torch.where(weights > 0, weights, 1).log2()  # log2(0) is -inf, and 0 · -inf is NaN
     return -(weights * logs).sum(dim=-1).mean(dim=-1)
 
@@ -96,7 +96,7 @@ def mean_distance(weights):
     Returns:
         (...) tensor.
     """
-    checks.attention_maps(weights)
+    experiment_checks.attention_maps(weights)
     return (weights * _distances(weights.shape[-1])).sum(dim=-1).mean(dim=-1)
 
 
@@ -110,7 +110,7 @@ def local_share(weights, within=3):
     Returns:
         (...) tensor. What it means depends on n: see `uniform_local_share`.
     """
-    checks.attention_maps(weights)
+    experiment_checks.attention_maps(weights)
     checks.at_least(0, within=within)
     near = _distances(weights.shape[-1]) <= within
     return (weights * near).sum(dim=-1).mean(dim=-1)
@@ -219,7 +219,7 @@ def word_attention(weights, word_of_token):
 
     Source: Clark et al. 2019, section 4.1.
     """
-    checks.attention_maps(weights)
+    experiment_checks.attention_maps(weights)
     checks.same("the number of tokens", weights=weights.shape[-1], word_of_token=len(word_of_token))
     words = torch.arange(int(word_of_token.max()) + 1)
     is_piece = (word_of_token[:, None] == words).to(weights.dtype)  # (n, words)
@@ -347,7 +347,7 @@ def best_offset_baseline(dev, test):
 
     Source: Clark et al. 2019, section 4.2.
     """
-    checks.pairs(dev=dev, test=test)
+    experiment_checks.pairs(dev=dev, test=test)
 
     def accuracy(pairs, offset):
         dependent, head, length = pairs.T
@@ -426,7 +426,7 @@ def prune_heads(w_q, w_k, w_v, w_o, num_heads, keep):
     """
     checks.tensor(rank=2, w_q=w_q, w_k=w_k, w_v=w_v, w_o=w_o)
     checks.divides(num_heads=num_heads, **{"the columns of w_q": w_q.shape[1]})
-    checks.head_numbers(keep, num_heads)
+    experiment_checks.head_numbers(keep, num_heads)
     features = torch.arange(w_q.shape[1]).reshape(num_heads, -1)  # a row per head
     kept = features[list(keep)].flatten()
     return w_q[:, kept], w_k[:, kept], w_v[:, kept], w_o[kept]
@@ -443,7 +443,7 @@ def remove_heads(loaded, gate):
         A `LoadedEncoder` with fewer parameters. A layer may keep no head at all.
     """
     encoder = copy.deepcopy(loaded.encoder)
-    checks.gate(gate, [layer.num_heads for layer in encoder.layers])
+    experiment_checks.gate(gate, [layer.num_heads for layer in encoder.layers])
     for layer, row in zip(encoder.layers, gate, strict=True):
         layer.attention = _smaller(layer.attention, row.nonzero().flatten().tolist())
     return replace(loaded, encoder=encoder.eval())

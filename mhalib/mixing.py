@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mhalib import checks
+from mhalib import checks, experiment_checks
 
 ROLES = ("giver", "thing", "receiver")
 
@@ -88,7 +88,7 @@ def budget(weights, *, num_names=12, num_things=12, width=12, seed=0):
     weights = np.asarray(weights, dtype=float)
     checks.array(rank=1, weights=weights)
     checks.same("the number of roles", weights=len(weights), roles=len(ROLES))
-    checks.shares(weights=weights)
+    experiment_checks.shares(weights=weights)
     checks.at_least(2, num_names=num_names)
     checks.positive_int(num_things=num_things, width=width)
     random = np.random.default_rng(seed)

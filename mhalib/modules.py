@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from mhalib import checks
+from mhalib.cache import KVCache
 from mhalib.functional import (
     fused_attention,
     merge_heads,
@@ -74,6 +75,7 @@ class MultiHeadAttention(nn.Module):
         is_causal=False,
         query_offset=None,
         cache=None,
+        lengths=None,
         need_weights=False,
     ):
         """Attend from `query` to `key` and `value`; to itself where they are left out.
@@ -87,13 +89,19 @@ class MultiHeadAttention(nn.Module):
             is_causal: let query i see key j only when j <= i + query_offset; composes with
                 `attn_mask`.
             query_offset: int or (batch,) integer tensor; needed when query_len and key_len differ.
-            cache: None. The key/value cache arrives with lesson 07.
+            cache: a `KVCache` of this layer's sizes, for decoding under `torch.no_grad()`. The keys
+                and values of `query` are kept in it, and each query attends to its own token and
+                to those before it, in the cache or in `query`; with the cache's window to the last
+                `window` of them. Needs is_causal=True, and nothing else but `lengths`.
+            lengths: only with a cache: (batch,) integers, real tokens in each sample of `query`;
+                the rest is padding at the end. All if None.
             need_weights: also return the weights, one map per head, never their average.
 
         Returns:
             output: (batch, query_len, d_model) tensor, from the fused kernel; or, with
             `need_weights`, (output, weights) from the explicit path, with weights (batch,
-            num_heads, query_len, key_len) as they are before dropout. A query that may attend to
+            num_heads, query_len, key_len) as they are before dropout; the keys of a cache with a
+            window are in the order of its slots, then the new ones. A query that may attend to
             nothing gets zeros from every head, so the output there is `out_proj`'s bias.
 
         Raises:
@@ -104,7 +112,10 @@ class MultiHeadAttention(nn.Module):
                 "value was given without key: give both, or neither for self-attention"
             )
         if cache is not None:
-            raise ValueError("cache must be None: the key/value cache arrives with lesson 07")
+            absent = {"key": key, "value": value, "attn_mask": attn_mask}
+            checks.with_cache(KVCache, cache, is_causal, **absent, query_offset=query_offset)
+        elif lengths is not None:
+            raise ValueError("lengths was given, but has a meaning only with a cache")
         checks.boolean(need_weights=need_weights)
         key = query if key is None else key
         value = key if value is None else value
@@ -113,25 +124,21 @@ class MultiHeadAttention(nn.Module):
         query = split_heads(self.q_proj(query), self.num_heads)
         key = split_heads(self.k_proj(key), self.num_kv_heads)
         value = split_heads(self.v_proj(value), self.num_kv_heads)
-        options = {
-            "attn_mask": attn_mask,
-            "is_causal": is_causal,
-            "query_offset": query_offset,
-            "dropout_p": self.dropout if self.training else 0.0,
-        }
+        options = {"attn_mask": attn_mask, "is_causal": is_causal, "query_offset": query_offset}
+        if cache is not None:
+            key, value, options = cache.append(key, value, lengths)
+        options["dropout_p"] = self.dropout if self.training else 0.0
         if not need_weights:
             return self.out_proj(merge_heads(fused_attention(query, key, value, **options)))
         output, weights = scaled_dot_product_attention(query, key, value, **options)
         return self.out_proj(merge_heads(output)), weights
 
-    def _check_inputs(self, **inputs):
-        checks.tensor(rank=3, **inputs)
-        for (name, x), projection in zip(
-            inputs.items(), (self.q_proj, self.k_proj, self.v_proj), strict=True
-        ):
-            width = {"query": "d_model", "key": "kdim", "value": "vdim"}[name]
-            checks.last_axis(name, x, width, projection.in_features)
-            checks.like_parameters(name, x, projection.weight)
+    def _check_inputs(self, query, key, value):
+        checks.tensor(rank=3, query=query, key=key, value=value)
+        checks.last_axis("query", query, "d_model", self.q_proj.in_features)
+        checks.last_axis("key", key, "kdim", self.k_proj.in_features)
+        checks.last_axis("value", value, "vdim", self.v_proj.in_features)
+        checks.like_parameters("query", query, self.q_proj.weight)
 
     def extra_repr(self):
         return (

@@ -17,9 +17,11 @@ import mhalib
 
 ROOT = Path(mhalib.__file__).parent
 FLOORS = {  # a file imports from its own floor and from those below
-    0: {"checks", "reference", "functional", "masks"},
-    1: {"modules", "encoder", "cost", "data"},
-    2: {"digits", "mixing", "lending", "heads", "pretrained", "threads"},
+    0: {"checks", "reference", "functional", "masks", "cache"},
+    1: {"modules", "cost", "data"},
+    2: {"experiment_checks", "mixing", "projections", "sharing", "pieces"}  # for the exercises
+    | {"lending", "encoder", "pretrained", "heads", "digits", "spelling", "sparse"}
+    | {"threads", "progress", "memory"},
     3: {"figures", "diagrams"},
     4: {"exercises", "quizzes", "widgets"},
 }

@@ -5,6 +5,7 @@ expected, without the name of an inner helper.
 """
 
 import inspect
+import itertools
 import math
 import re
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import mhalib
-from mhalib import MultiHeadAttention, masks, reference
+from mhalib import MultiHeadAttention, masks, projections, reference
 
 
 def tensor(*shape, dtype=torch.float32):
@@ -127,32 +128,32 @@ X3, X4 = tensor(2, 3, 8), tensor(2, 4, 3, 2)
         ),
         "repeat, float": (lambda: mhalib.repeat_kv(X4, 1.5), TypeError, "group_size=1.5"),
         "fuse, nothing": (
-            lambda: mhalib.functional.fuse_projections([]),
+            lambda: projections.fuse_projections([]),
             TypeError,
             "weights must be a list of tensors, at least one",
         ),
         "fuse, one tensor": (
-            lambda: mhalib.functional.fuse_projections(tensor(2, 3, 4)),
+            lambda: projections.fuse_projections(tensor(2, 3, 4)),
             TypeError,
             "weights must be a list of tensors, at least one, not Tensor",
         ),
         "fuse, two shapes": (
-            lambda: mhalib.functional.fuse_projections([tensor(8, 2), tensor(8, 3)]),
+            lambda: projections.fuse_projections([tensor(8, 2), tensor(8, 3)]),
             ValueError,
             r"the shape must be the same, but weights\[0\] has \(8, 2\), weights\[1\] has \(8, 3",
         ),
         "sum of heads, w_o turned": (
-            lambda: mhalib.functional.output_projection_as_sum(X4, tensor(5, 8), tensor(8)),
+            lambda: projections.output_projection_as_sum(X4, tensor(5, 8), tensor(8)),
             ValueError,
             "the width must be the same, but heads has 8, w_o has 5",
         ),
         "sum of heads, bias of another width": (
-            lambda: mhalib.functional.output_projection_as_sum(X4, tensor(8, 5), tensor(8)),
+            lambda: projections.output_projection_as_sum(X4, tensor(8, 5), tensor(8)),
             ValueError,
             "the output width must be the same, but w_o has 5, b_o has 8",
         ),
         "sum of heads, merged": (
-            lambda: mhalib.functional.output_projection_as_sum(X3, tensor(8, 5), tensor(5)),
+            lambda: projections.output_projection_as_sum(X3, tensor(8, 5), tensor(5)),
             ValueError,
             r"heads has shape \(2, 3, 8\), but \(batch, num_heads, seq_len, head_dim\)",
         ),
@@ -372,14 +373,27 @@ ATTENTION = {
 }
 
 
-@pytest.mark.parametrize("attend", [mhalib.scaled_dot_product_attention, mhalib.fused_attention])
-@pytest.mark.parametrize("name", ATTENTION)
+ATTEND = [
+    mhalib.scaled_dot_product_attention,
+    mhalib.fused_attention,
+    mhalib.blockwise_attention,
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "attend"),
+    [
+        (name, attend)
+        for name, attend in itertools.product(ATTENTION, ATTEND)
+        if set(ATTENTION[name][0]) <= set(inspect.signature(attend).parameters)
+    ],
+)
 def test_attention(name, attend):
     wrong, error, message = ATTENTION[name]
     refuses(lambda: attend(**(qkv() | wrong)), error, message)
 
 
-@pytest.mark.parametrize("attend", [mhalib.scaled_dot_product_attention, mhalib.fused_attention])
+@pytest.mark.parametrize("attend", ATTEND)
 def test_what_is_not_wrong(attend):
     """Beside each refusal above, its neighbour that is allowed."""
     for options in (
@@ -393,13 +407,14 @@ def test_what_is_not_wrong(attend):
         {"is_causal": True, "query_offset": -1},
         {"scale": 0},
         {"scale": -1.0},
-        {"dropout_p": 0},
-        {"dropout_p": 1},
     ):
         attend(**qkv(), **options)
+    if attend is not mhalib.blockwise_attention:
+        for dropout_p in (0, 1):
+            attend(**qkv(), dropout_p=dropout_p)
 
 
-@pytest.mark.parametrize("attend", [mhalib.scaled_dot_product_attention, mhalib.fused_attention])
+@pytest.mark.parametrize("attend", ATTEND)
 def test_nan_and_infinity_are_answered_with_nan(attend):
     """A documented result and no error: NaN in what a query may see makes its output NaN."""
 
@@ -487,7 +502,7 @@ def test_multi_head_attention(call, error, message):
     refuses(call, error, message)
 
 
-fuse, as_sum = mhalib.functional.fuse_projections, mhalib.functional.output_projection_as_sum
+fuse, as_sum = projections.fuse_projections, projections.output_projection_as_sum
 
 
 @cases(
@@ -761,7 +776,12 @@ LAYER = {
         "query has device meta, but the layer's parameters have cpu",
     ),
     "need_weights": ({"need_weights": 1}, TypeError, "need_weights=1 must be True or False"),
-    "a cache": ({"cache": object()}, ValueError, "cache must be None: .*lesson 07"),
+    "a cache of another kind": (
+        {"cache": object()},
+        TypeError,
+        "cache must be a KVCache or None, not object",
+    ),
+    "lengths alone": ({"lengths": [1, 2]}, ValueError, "lengths was given.*only with a cache"),
     "mask of three axes": (
         {"attn_mask": tensor(8, 3, 5).bool()},
         ValueError,
@@ -1044,17 +1064,14 @@ RIGHT = {
     mhalib.repeat_kv: {"x": X4, "group_size": 2},
     mhalib.scaled_dot_product_attention: qkv() | {"is_causal": True, "query_offset": 0},
     mhalib.fused_attention: qkv() | {"is_causal": True, "query_offset": 0},
+    mhalib.blockwise_attention: qkv() | {"is_causal": True, "query_offset": 0},
+    mhalib.KVCache: {"batch": 2, "num_kv_heads": 4, "head_dim": 2, "max_len": 3},
+    mhalib.KVCache(2, 4, 2, window=3).append: {"key": X4, "value": X4, "lengths": [1, 2]},
     mhalib.multi_head_attention: dict(
         zip(("x", "w_q", "w_k", "w_v", "w_o", "num_heads"), (X3, *SQUARE, 2), strict=True)
     ),
-    mhalib.functional.fuse_projections: {"weights": [tensor(8, 2), tensor(8, 2)]},
-    mhalib.functional.output_projection_as_sum: {
-        "heads": X4,
-        "w_o": tensor(8, 5),
-        "b_o": tensor(5),
-    },
-    mhalib.functional.fuse_projections: {"weights": [tensor(8, 2), tensor(8, 2)]},
-    mhalib.functional.output_projection_as_sum: {
+    projections.fuse_projections: {"weights": [tensor(8, 2), tensor(8, 2)]},
+    projections.output_projection_as_sum: {
         "heads": X4,
         "w_o": tensor(8, 5),
         "b_o": tensor(5),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import attention, contestants, report
+from benchmarks import attention, contestants, long_inputs, report
 
 TINY = (2, 6, 16, 4)
 SPREAD = {"median", "quartiles"}
@@ -174,3 +174,48 @@ def test_no_peer_is_much_faster(mode):
         for ours, found in block["against_fastest"].items():
             assert found["median"] < 1.25, (ours, found)
         assert 0.3 < block["share_of_limit"]["median"] < 1.2
+
+
+# decoding and long inputs
+
+
+@pytest.fixture(scope="module")
+def long_results():
+    sizes = {"layers": [(16, 4, 4), (16, 4, 2)], "tokens": 12, "sizes": (24, 2, 4)}
+    return long_inputs.run(**sizes, seconds=0, min_rounds=3, bar=False)
+
+
+def test_steps_and_blocks_are_measured_and_counted(long_results):
+    *steps, blocks = long_results["blocks"]
+    assert [len(found["milliseconds"]) for found in long_results["blocks"]] == [3, 3, 2]
+    assert all(found["flops"] == 12 for found in steps)
+    assert [found["against_peer"]["peer"] for found in steps] == [long_inputs.STATIC] * 2
+    assert blocks["against_peer"]["peer"] == long_inputs.FUSED
+    assert blocks["scores"] == 4 * 2 * 24**2
+    assert json.loads(json.dumps(long_results)) == long_results
+
+
+def test_a_step_can_be_undone_and_is_the_same_again():
+    with torch.no_grad(), attention.no_rotation():
+        for run, forget in long_inputs.one_more_token((16, 4, 2), 12).values():
+            first = run()
+            forget()
+            assert torch.equal(run(), first)
+
+
+def test_another_output_is_no_contestant():
+    runs = {"ours": (lambda: torch.ones(2), list), "theirs": (lambda: torch.zeros(2), list)}
+    with pytest.raises(AssertionError, match="theirs gives another output"):
+        long_inputs.measure(runs, seconds=0, min_rounds=2)
+
+
+def test_the_long_table_lands_between_its_marks(long_results, tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("before\n<!-- long inputs -->\nold\n<!-- end of long inputs -->\nafter\n")
+    report.update(path, "long inputs", long_results, long_inputs.table(long_results))
+    text = path.read_text(encoding="utf-8")
+    assert "old" not in text
+    assert text.startswith("before")
+    assert text.endswith("after\n")
+    assert "| token 12 of d_model 16, 4 heads, 2 key/value heads |" in text
+    assert "without a cache 12 × the FLOPs" in text

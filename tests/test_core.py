@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import mhalib
-from mhalib import masks, reference
+from mhalib import masks, projections, reference
 
 #            batch, query heads, kv heads, query_len, key_len, head_dim, value_dim
 SHAPES = {
@@ -17,6 +17,8 @@ SHAPES = {
     "8 to 4": (2, 8, 4, 3, 7, 4, 4),
     "6 to 2": (1, 6, 2, 5, 4, 3, 5),
     "4 to 1": (2, 4, 1, 4, 6, 2, 3),
+    "one query, 6 to 2": (2, 6, 2, 1, 5, 3, 4),
+    "one query, one key": (2, 4, 2, 1, 1, 3, 3),
     "ones": (1, 1, 1, 1, 1, 1, 1),
 }
 MASKS = ["none", "bool 2", "bool 4", "padding", "per head", "per query", "float 2", "float 4"]
@@ -106,15 +108,19 @@ def assert_close(actual, expected, tolerance):
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: str(dtype).removeprefix("torch."))
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", MASKS)
-def test_both_paths_agree_with_the_loop(kind, shape, dtype):
+def test_all_paths_agree_with_the_loop(kind, shape, dtype):
     tensors = inputs(shape, dtype)
     for causal in CAUSAL:
         options = {"attn_mask": mask_of(kind, shape, dtype)} | causal_of(causal, shape)
         expected, expected_weights = loop(*tensors, **options)
         output, weights = mhalib.scaled_dot_product_attention(*tensors, **options)
         fused = mhalib.fused_attention(*tensors, **options)
-        assert output.dtype == weights.dtype == fused.dtype == dtype
+        in_blocks = mhalib.blockwise_attention(*tensors, **options, block_size=2)
+        with torch.no_grad():  # the weights are then written over the scores
+            assert torch.equal(mhalib.scaled_dot_product_attention(*tensors, **options)[1], weights)
+        assert output.dtype == weights.dtype == fused.dtype == in_blocks.dtype == dtype
         assert_close(output, expected, TOLERANCE[dtype])
+        assert_close(in_blocks, expected, TOLERANCE[dtype])
         assert_close(weights, expected_weights, TOLERANCE[dtype])
         assert_close(fused, expected, TOLERANCE[dtype])
         total = weights.double().sum(dim=-1)  # 1, or 0 where nothing may be attended to
@@ -464,16 +470,16 @@ def test_the_layer_shows_its_sizes():
 
 def test_separate_projections_are_columns_of_one():
     x, weights = normal(2, 3, 8), [normal(8, 2, seed=seed) for seed in range(4)]
-    heads = mhalib.split_heads(x @ mhalib.functional.fuse_projections(weights), 4)
+    heads = mhalib.split_heads(x @ projections.fuse_projections(weights), 4)
     for head, w in enumerate(weights):
         assert_close(heads[:, head], x @ w, 1e-12)
 
 
 def test_the_output_projection_is_a_sum_over_heads():
     heads, w_o, b_o = normal(2, 3, 4, 2), normal(6, 5, seed=1), normal(5, seed=2)
-    output = mhalib.functional.output_projection_as_sum(heads, w_o, b_o)
+    output = projections.output_projection_as_sum(heads, w_o, b_o)
     assert_close(output, mhalib.merge_heads(heads) @ w_o + b_o, 1e-12)
-    assert gradcheck(mhalib.functional.output_projection_as_sum, leaves(heads, w_o, b_o))
+    assert gradcheck(projections.output_projection_as_sum, leaves(heads, w_o, b_o))
 
 
 # ---------------------------------------------------------------- dropout

@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 import mhalib
-from mhalib import MultiHeadAttention, checks, cost, data, functional, masks
+from mhalib import KVCache, MultiHeadAttention, checks, cost, data, masks
 
 PRODUCTS = ("query", "key", "value", "scores", "mix", "output")
 
@@ -132,24 +132,35 @@ def test_the_trap_in_numbers():
 @pytest.mark.parametrize("layer", LAYERS[:12])
 def test_flops_of_decoding_with_a_cache(layer):
     batch, query_len, cached_len = 2, 3, 5
-    num_heads, num_kv_heads, head_dim = sizes_of(layer)
     module = MultiHeadAttention(**layer)
-    x = torch.randn(batch, query_len, layer["d_model"])
-    kept = torch.randn(2, batch, num_kv_heads, cached_len, head_dim)
-
-    def step():
-        query = functional.split_heads(module.q_proj(x), num_heads)
-        key = functional.split_heads(module.k_proj(x), num_kv_heads)
-        value = functional.split_heads(module.v_proj(x), num_kv_heads)
-        output, _ = functional.scaled_dot_product_attention(
-            query, torch.cat([kept[0], key], dim=2), torch.cat([kept[1], value], dim=2)
-        )
-        module.out_proj(functional.merge_heads(output))
-
+    cache = KVCache(batch, module.num_kv_heads, module.head_dim, max_len=8)
+    x = torch.randn(batch, cached_len + query_len, layer["d_model"])
+    options = {"is_causal": True, "cache": cache, "need_weights": True}
+    prefill = counted(lambda: module(x[:, :cached_len], **options)).get_total_flops()
+    assert prefill == products(cost.attention_flops(**layer, batch=batch, query_len=cached_len))
+    step = counted(lambda: module(x[:, cached_len:], **options)).get_total_flops()
     call = {"batch": batch, "query_len": query_len, "cached_len": cached_len}
     flops = cost.attention_flops(**layer, **call)
-    assert products(flops) == counted(step).get_total_flops()
+    assert step == products(flops)
     assert flops == cost.attention_flops(**layer, **call, key_len=query_len + cached_len)
+
+
+@pytest.mark.parametrize("num_kv_heads", [8, 2, 1])
+def test_a_cache_saves_the_work_of_all_earlier_tokens(num_kv_heads):
+    """At 2,048 tokens: what one token costs with a cache, and without one."""
+    layer = {"d_model": 64, "num_heads": 8, "num_kv_heads": num_kv_heads}
+    module = MultiHeadAttention(**layer)
+    x = torch.randn(1, 2048, 64)
+    cache = KVCache(1, num_kv_heads, 8, max_len=2048)
+    options = {"is_causal": True, "need_weights": True}
+    with torch.no_grad():
+        module(x[:, :-1], is_causal=True, cache=cache)
+    with_cache = counted(lambda: module(x[:, -1:], cache=cache, **options)).get_total_flops()
+    without = counted(lambda: module(x, **options)).get_total_flops()
+    assert with_cache == products(cost.attention_flops(**layer, query_len=1, cached_len=2047))
+    assert without == products(cost.attention_flops(**layer, query_len=2048))
+    assert without >= 20 * with_cache
+    assert without == 2048 * with_cache
 
 
 def test_cross_attention_whose_keys_are_cached_projects_none():
@@ -195,10 +206,10 @@ def test_bias_is_an_addition_for_each_number():
 # bytes
 
 
-def allocated(function):
-    """What each operation allocated: (name, shapes of its inputs) -> bytes, in the order run."""
+def allocated(function, gradients=False):
+    """What each operation allocated: (name, bytes) in the order run."""
     activities = [ProfilerActivity.CPU]
-    with torch.no_grad():
+    with torch.set_grad_enabled(gradients):
         function()
         with profile(activities=activities, profile_memory=True, record_shapes=True) as profiler:
             function()
@@ -211,7 +222,7 @@ def allocated(function):
     [(layer, call) for layer, call in zip(LAYERS, CALLS, strict=True) if layer["bias"]][:10],
 )
 def test_bytes_are_those_that_the_profiler_reports(layer, call):
-    found = allocated(run(layer, call, need_weights=True))
+    found = allocated(run(layer, call, need_weights=True), gradients=True)
     expected = cost.attention_bytes(**layer, **call, need_weights=True)
     linear = [count for name, count in found if name in ("aten::addmm", "aten::mm")]
     products = [count for name, count in found if name == "aten::bmm"]
@@ -220,6 +231,35 @@ def test_bytes_are_those_that_the_profiler_reports(layer, call):
     assert products == [expected["scores"], expected["mix"]]
     assert softmax == [expected["softmax"]]
     assert expected["total"] == sum(linear + products + softmax)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_without_gradients_the_weights_are_written_over_the_scores(is_causal):
+    layer, call = {"d_model": 8, "num_heads": 2}, {"batch": 1, "query_len": 128, "key_len": None}
+    expected = cost.attention_bytes(**layer, query_len=128, need_weights=True)
+    found = allocated(run(layer, call, need_weights=True, is_causal=is_causal))
+    large = [(name, count) for name, count in found if count >= expected["scores"]]
+    assert large == [("aten::bmm", expected["scores"])]
+
+
+@pytest.mark.parametrize("query_len", [1, 16])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_shared_keys_and_values_are_never_expanded(query_len, need_weights):
+    """Eight key/value heads for 64 heads: no step copies the keys once, let alone eight times."""
+    layer = MultiHeadAttention(256, 64, 8, 16)
+    cache = KVCache(1, 8, 16, max_len=2048)
+    keys, scores = 8 * 2048 * 16 * 4, 64 * 2048 * query_len * 4
+    x = torch.randn(1, 2048, 256)
+    with torch.no_grad():
+        layer(x[:, :-query_len], is_causal=True, cache=cache)
+
+    def step():
+        cache.lengths.fill_(2048 - query_len)
+        layer(x[:, -query_len:], is_causal=True, cache=cache, need_weights=need_weights)
+
+    found = [count for _, count in allocated(step)]
+    assert found.count(scores) == need_weights
+    assert sum(found) - need_weights * scores < keys
 
 
 def test_the_fused_kernel_stores_neither_scores_nor_weights():

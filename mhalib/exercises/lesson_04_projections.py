@@ -2,7 +2,7 @@
 
 import torch
 
-from mhalib import functional
+from mhalib import functional, projections
 from mhalib.exercises.catalogue import Case, Exercise, Slip
 from mhalib.exercises.lesson_04 import counting, normal
 
@@ -51,7 +51,7 @@ _output_projection_as_sum = Exercise(
         "the sum over heads of head @ its block of head_dim rows of w_o, and b_o added once"
     ),
     arguments=("heads", "w_o", "b_o"),
-    reference=functional.output_projection_as_sum,
+    reference=projections.output_projection_as_sum,
     cases=(
         Case(
             "one head and a bias of zeros",
@@ -205,7 +205,7 @@ _fused_equals_separate = Exercise(
         "is x @ weights[h], for every x"
     ),
     arguments=tuple(f"weights[{head}]" for head in range(5)),
-    reference=functional.fuse_projections,
+    reference=projections.fuse_projections,
     cases=(
         _case("one head", lambda: (counting(2, 3),)),
         _case("two heads", lambda: counting(2, 3, 2).unbind()),

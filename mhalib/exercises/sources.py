@@ -96,7 +96,7 @@ def _is_check(statement):
         and isinstance(statement.value, ast.Call)
         and isinstance(statement.value.func, ast.Attribute)
         and isinstance(statement.value.func.value, ast.Name)
-        and statement.value.func.value.id == "checks"
+        and statement.value.func.value.id in ("checks", "experiment_checks")
     )
 
 
