@@ -39,9 +39,11 @@ _MODULES = (
     "memory",
     "mixing",
     "modules",
+    "pieces",
     "pretrained",
     "projections",
     "reference",
+    "sharing",
     "widgets",
 )
 

@@ -6,7 +6,7 @@ To add an exercise, write one `Exercise` into the catalogue module of its lesson
     catalogue   what an exercise is, and where it is found by name
     lesson_NN   the exercises of lesson NN
     running     run the learner's function in a thread, with a time limit
-    observing   what one run did, as plain data: result, exception, gradients, changed inputs
+    observing   what one run did, as plain data: result, exception, gradients, changes, new tensors
     comparing   the first difference between two observations, in words
     checking    check(): run every case, find the slip that explains the failures
     probing     examine an attention class whose faults hide each other (lesson 04's repair)

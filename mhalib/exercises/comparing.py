@@ -29,6 +29,9 @@ def _alike_parts(one, other):
     kinds = {one.values.dtype.kind, other.values.dtype.kind}
     if len(kinds) > 1 and one.kind != "number":
         return False
+    dtypes = {one.dtype, other.dtype}
+    if dtypes & {"float16", "bfloat16"}:
+        return len(dtypes) == 1 and bool(close(one.values, other.values, one.dtype).all())
     return bool(close(one.values, other.values, "float32" if "f" in kinds else "").all())
 
 
@@ -74,6 +77,12 @@ def _raised(raised):
     if "requires grad" in raised.message and "numpy" in raised.message:
         reason = "the tensor leaves PyTorch for NumPy, where no gradient can follow it"
         step = "stay with tensors from the first line to the last"
+    elif "scalar type" in raised.message or "same dtype" in raised.message:
+        reason = "two tensors of different dtypes met in one operation"
+        step = "bring both to the same dtype first; print the .dtype of each just before that line"
+    elif "is ambiguous" in raised.message:
+        reason = "Python wants one True or False there, and an array has many"
+        step = "join comparisons with & or |, each in brackets, and not with and, or, a < b < c"
     elif not reason and raised.type_name in ("ValueError", "RuntimeError", "IndexError"):
         reason = "most often the axes of two arrays do not fit at that line"
         step = "print the .shape of each array just before that line"
@@ -268,7 +277,7 @@ def _gradient_difference(expected, got, exercise):
             "gradient",
         )
     for number, (want, has) in enumerate(zip(expected.gradients, got.gradients, strict=True)):
-        if not close(want.values, has.values, "float64").all():
+        if not close(want.values, has.values, want.dtype).all():
             name = exercise.arguments[number]
             return Difference(
                 f"the result is right, but the gradient with respect to {name} differs",

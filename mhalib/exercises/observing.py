@@ -129,6 +129,63 @@ def _describe_tensor(tensor, name):
         return Part("tensor", name, shape, dtype, np.array(plain.numpy()))
 
 
+def largest_new(function, *arguments):
+    """Call a function, and measure the largest tensor that it makes on the way.
+
+    Args:
+        function: called with the arguments.
+
+    Returns:
+        (result, elements): what it returned, and how many numbers the largest storage holds that
+        it newly made; 0 if it made none. Views, `expand` and operations in place cost nothing;
+        the copy that a product of expanded tensors makes is counted. What leaves torch (NumPy),
+        runs in another thread or stays inside one kernel is not seen.
+    """
+    result, storages = _storages_made(function, arguments)
+    return result, max((elements for _, elements in storages), default=0)
+
+
+def made(function, *arguments):
+    """As `largest_new`, but (result, shapes): the shape of every tensor whose storage is new."""
+    result, storages = _storages_made(function, arguments)
+    return result, [shape for shape, _ in storages]
+
+
+def _storages_made(function, arguments):
+    """(result, [(shape, elements), ...]): every new storage, seen as torch's operations run."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            given = (args, kwargs or {})
+            if operation is torch.ops.aten.lift_fresh.default:
+                given = ()  # torch.tensor(...) shows itself only here
+            known = {place: size for place, size, _ in _storages(given)}
+            returned = operation(*args, **(kwargs or {}))
+            for place, size, tensor in _storages(returned):
+                if size > known.get(place, 0):  # new, or grown in place
+                    known[place] = size
+                    found.append((tuple(tensor.shape), size // tensor.itemsize))
+            return returned
+
+    with Watch():
+        return function(*arguments), found
+
+
+def _storages(values):
+    """(address, bytes, tensor) of every tensor in nested tuples, lists and dictionaries."""
+    from torch import Tensor, strided
+    from torch.utils._pytree import tree_leaves
+
+    for leaf in tree_leaves(values):
+        if isinstance(leaf, Tensor) and leaf.layout is strided:
+            storage = leaf.untyped_storage()
+            yield storage._cdata, storage.nbytes(), leaf
+
+
 def _leaves(arguments):
     """Detached floating-point tensors that collect gradients."""
     import torch

@@ -186,7 +186,7 @@ def run(cls, d_model, num_heads, x, attn_mask=None, *, biases=True):
         return weights, layer.eval()(*inputs)
 
     layer, (weights, returned), missing = _with_names(cls, sizes, use)
-    form, output = _form(returned, x)
+    form, output = output_of(returned, x)
     output = None if output is None else output.detach().to(x.dtype)
     return Run(layer, weights, kept, num_heads, attn_mask, returned, missing, form, output)
 
@@ -298,7 +298,7 @@ def _no_linear(name, others):
     )
 
 
-def _form(returned, x):
+def output_of(returned, x):
     """(what is wrong with the form of the result, the output in it if there is one)."""
     several = issubclass(type(returned), (tuple, list))
     first = returned[0] if several and len(returned) else returned
