@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
 
 from mhalib import figures
 
@@ -141,3 +142,19 @@ def test_head_sizes_marks_only_where_the_even_cut_differs():
     assert list(diamonds.get_xdata()) == [80.0]
     assert texts(fig.axes[0]) == ["64", "128"]
     figures.html(fig, alt="closes it")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_title_wider_than_the_figure_goes_on_in_a_second_line(whole):
+    title = "A message in one sentence that is longer than the figure is wide, by a good deal"
+    if whole:
+        groups = {"one": [1.0, 2.0]}
+        fig = figures.points_beside({"panel": groups, "other": groups}, title=title, xlabel="x")
+    else:
+        fig = figures.lines([1, 2], {"line": [1.0, 2.0]}, title=title, xlabel="x", ylabel="y")
+    text = next(text for text in fig.findobj(Text) if text.get_text() == title)
+    fig.canvas.draw()
+    assert text.get_window_extent().x1 > fig.bbox.x1
+    figures.html(fig, alt="two points")
+    assert text.get_window_extent().x1 <= fig.bbox.x1
+    assert text.get_window_extent().y1 <= fig.bbox.y1

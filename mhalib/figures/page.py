@@ -6,6 +6,7 @@ from html import escape
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 # Okabe and Ito's colour-blind-safe colours; head h is always PALETTE[h].
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
@@ -37,11 +38,21 @@ def html(fig, alt):
         raise TypeError(f"fig must be a matplotlib Figure, but a {type(fig).__name__} was given")
     if not isinstance(alt, str) or not alt.strip():
         raise ValueError(f"alt={alt!r} must say in words what the figure shows")
+    wrap_titles(fig)
     png = io.BytesIO()
     fig.savefig(png, format="png", facecolor="white")
     plt.close(fig)
     data = base64.b64encode(png.getvalue()).decode()
     return f'<img class="mhalib-figure" alt="{escape(alt)}" src="data:image/png;base64,{data}">'
+
+
+def wrap_titles(fig):
+    """Let a title that is wider than the figure go on in a second line."""
+    places = ("left", "center", "right")
+    titles = {panel.get_title(loc=place) for panel in fig.axes for place in places}
+    for text in fig.findobj(Text):
+        if text.get_text() and text.get_text() in titles | {fig.get_suptitle()}:
+            text.set_wrap(True)
 
 
 def show(fig, *, alt):
