@@ -44,6 +44,8 @@ _MODULES = (
     "projections",
     "reference",
     "sharing",
+    "sparse",
+    "spelling",
     "widgets",
 )
 

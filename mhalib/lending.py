@@ -5,9 +5,6 @@ A sentence is five tokens, `[giver, BA, thing, LENT, receiver]`, in the order of
 the thing and the receiver from what it brings back.
 """
 
-import os
-import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +15,7 @@ from torch import nn
 from mhalib import checks
 from mhalib.mixing import ROLES, all_three_right
 from mhalib.modules import MultiHeadAttention
+from mhalib.progress import bar
 from mhalib.threads import one_thread
 
 PEOPLE = {"giver": 0, "receiver": 2}  # their columns in an array of roles
@@ -261,7 +259,7 @@ def train_many(num_heads, seeds=range(8), *, steps=600, held_out=0.0, progress=T
     checks.probability(held_out=held_out)
     checks.boolean(progress=progress)
     results = []
-    with _bar(len(seeds) * steps, progress, f"training {num_heads} head(s)") as tick:
+    with bar(len(seeds) * steps, progress, f"training {num_heads} head(s)") as tick:
         for seed in seeds:
             with one_thread(), torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
@@ -312,19 +310,3 @@ def _test(net, pairs, num_heads, seed):
         scores, weights = net.eval()(roles, need_weights=True)
         predicted = torch.stack([s.argmax(dim=1) for s in scores], dim=1)
     return Result(num_heads, seed, net, roles.numpy(), predicted.numpy(), weights.numpy())
-
-
-@contextmanager
-def _bar(total, progress, label):
-    """A bar, gone when done, where somebody watches: elsewhere it would be stored as output."""
-    in_jupyter = "JPY_SESSION_NAME" in os.environ
-    if not (progress and (in_jupyter or sys.stderr.isatty())):
-        yield lambda: None
-        return
-    if in_jupyter:
-        from tqdm.notebook import tqdm
-    else:
-        from tqdm import tqdm
-
-    with tqdm(total=total, desc=label, unit="step", leave=False, mininterval=0.2) as bar:
-        yield bar.update

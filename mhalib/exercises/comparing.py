@@ -83,6 +83,9 @@ def _raised(raised):
     elif "is ambiguous" in raised.message:
         reason = "Python wants one True or False there, and an array has many"
         step = "join comparisons with & or |, each in brackets, and not with and, or, a < b < c"
+    elif "a causal mask needs query_offset" in raised.message:
+        reason = "the mask has to know where the query stands among the keys"
+        step = "give query_offset; a single query behind all keys needs no mask at all"
     elif not reason and raised.type_name in ("ValueError", "RuntimeError", "IndexError"):
         reason = "most often the axes of two arrays do not fit at that line"
         step = "print the .shape of each array just before that line"

@@ -21,8 +21,10 @@ from mhalib.figures.heads import (
     probe_dots,
     pruning_curves,
 )
+from mhalib.figures.long import mask_maps, reach_maps
 from mhalib.figures.page import PALETTE, STYLE, html, show
 from mhalib.figures.plots import bars, heatmap, heatmap_grid, lines, points, word_map
+from mhalib.figures.sharing import before_and_after, cost_and_quality, curves, shared_heads
 
 __all__ = [
     "PALETTE",
@@ -32,6 +34,9 @@ __all__ = [
     "attention_lines",
     "attention_maps",
     "bars",
+    "before_and_after",
+    "cost_and_quality",
+    "curves",
     "four_moves",
     "head_bars",
     "head_grid",
@@ -41,11 +46,14 @@ __all__ = [
     "html",
     "layer_maps",
     "lines",
+    "mask_maps",
     "measured_and_predicted",
     "points",
     "points_beside",
     "probe_dots",
     "pruning_curves",
+    "reach_maps",
+    "shared_heads",
     "show",
     "square_maps",
     "vector_strips",

@@ -12,6 +12,8 @@ from mhalib.widgets.controls import (
     word_explorer,
 )
 from mhalib.widgets.explorer import MAX_TOKENS, HeadExplorer, head_explorer
+from mhalib.widgets.patterns import sparse_patterns
+from mhalib.widgets.sharing import shared_heads
 
 __all__ = [
     "MAX_TOKENS",
@@ -25,6 +27,8 @@ __all__ = [
     "neighbours",
     "saturation",
     "share_out",
+    "shared_heads",
     "softmax_saturation",
+    "sparse_patterns",
     "word_explorer",
 ]

@@ -5,6 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+import mhalib
+
 WRONG = {
     "projected": {
         "x as key": "x itself was appended as the key",
@@ -27,6 +29,7 @@ WRONG = {
         "before appending": "so it does not see itself",
         "itself alone": "the token attends only to itself",
         "first key": "a causal mask aligned top-left",
+        "is_causal": "the mask has to know where the query stands among the keys",
     },
     "heads": {
         "tiled": "query head h met key/value head h % num_kv_heads",
@@ -121,6 +124,8 @@ def build(*faults):
             seen = keys, values
         elif "itself alone" in given:
             seen = key, value
+        if "is_causal" in given:
+            mhalib.scaled_dot_product_attention(query, *seen, is_causal=True)
         seen_keys, seen_values = (met(part, num_heads) for part in seen)
         weights = weigh(query @ seen_keys.mT, d_model, query.shape[-1])
         output = weights @ seen_values  # (batch, num_heads, 1, head_dim)
