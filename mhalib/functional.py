@@ -122,8 +122,8 @@ def scaled_dot_product_attention(
     query, key, value = (
         _rows(x, num_kv_heads) for x in (query.to(wide) * scale, key.to(wide), value.to(wide))
     )
-    scores = torch.bmm(query, key.transpose(1, 2)).view(batch, num_heads, query_len, key_len)
-    weights = _masked_softmax(scores, mask)
+    shape = (batch, num_heads, query_len, key_len)
+    weights = _masked_softmax(torch.bmm(query, key.transpose(1, 2)), mask, shape)
     dropped = F.dropout(weights, dropout_p) if dropout_p else weights
     output = torch.bmm(_rows(dropped, num_kv_heads), value)
     output = output.view(batch, num_heads, query_len, -1)
@@ -294,22 +294,20 @@ def _with_causal(attn_mask, query, key, is_causal, query_offset, shift=0):
     return attn_mask.masked_fill(~causal, -math.inf)
 
 
-def _masked_softmax(scores, mask):
-    """Softmax over the allowed keys; a row with none gives zeros, and zero gradients.
+def _masked_softmax(scores, mask, shape):
+    """Softmax of the scores, in this shape; a row without a key gives zeros, and zero gradients.
 
-    Without gradients it writes over `scores`: a second array costs more time than its numbers.
+    It writes over `scores` where it can: a second array costs more time than its numbers.
     """
-    in_place = not torch.is_grad_enabled()
-    if mask is None:
-        return torch.softmax(scores, dim=-1, out=scores if in_place else None)
-    if mask.dtype == torch.bool:
-        hidden = ~mask
-    else:
-        hidden = mask == -math.inf
-        scores = scores + mask.masked_fill(hidden, 0)
-    empty = hidden.all(dim=-1, keepdim=True)
-    hidden = hidden & ~empty  # a row of -inf alone would be NaN: it keeps its scores, then gets 0s
-    fill = scores.masked_fill_ if in_place else scores.masked_fill
-    scores = fill(hidden, -math.inf)
-    weights = torch.softmax(scores, dim=-1, out=scores if in_place else None)
-    return weights.masked_fill(empty, 0) if empty.any() else weights
+    if mask is not None:
+        additive = mask.dtype != torch.bool
+        hidden = mask == -math.inf if additive else ~mask
+        if additive:
+            scores = scores.view(shape) + mask.masked_fill(hidden, 0)
+        empty = hidden.all(dim=-1, keepdim=True)
+        hidden = hidden & ~empty  # a row of -inf alone would be NaN: it keeps its scores
+        # outside the graph: what gets no weight gets no gradient either
+        scores.detach().view(shape).masked_fill_(hidden, -math.inf)
+    scores = scores.view(shape)
+    weights = torch.softmax(scores, dim=-1, out=None if torch.is_grad_enabled() else scores)
+    return weights if mask is None or not empty.any() else weights.masked_fill(empty, 0)

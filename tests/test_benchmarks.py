@@ -136,7 +136,7 @@ def test_a_shape_that_does_not_fit(text, capsys):
 
 
 def test_from_the_command_line(tmp_path):
-    options = "--shapes 1x4x8x2 --seconds 0 --min-rounds 2 --threads 1 --cpu-clock --results"
+    options = "--shapes 1x4x8x2 1x5x8x2 --seconds 0 --min-rounds 2 --threads 1 --cpu-clock --results"
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.attention", *options.split(), tmp_path],
         cwd=attention.FOLDER.parent,
@@ -148,6 +148,8 @@ def test_from_the_command_line(tmp_path):
     saved = json.loads((tmp_path / "attention.json").read_text(encoding="utf-8"))
     assert saved["about"]["clock"] == "CPU time"
     assert saved["about"]["threads"] == 1
+    assert "--shapes 1x4x8x2 1x5x8x2" in saved["about"]["command"]
+    assert [block["shape"][1] for block in saved["blocks"]] == [4] * 4 + [5] * 4
     assert (tmp_path / "attention.png").stat().st_size > 10_000
 
 
