@@ -136,9 +136,9 @@ def test_a_shape_that_does_not_fit(text, capsys):
 
 
 def test_from_the_command_line(tmp_path):
-    options = "--shapes 1x4x8x2 1x5x8x2 --seconds 0 --min-rounds 2 --threads 1 --cpu-clock --results"
+    options = "--shapes 1x4x8x2 1x5x8x2 --seconds 0 --min-rounds 2 --threads 1 --cpu-clock"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.attention", *options.split(), tmp_path],
+        [sys.executable, "-m", "benchmarks.attention", *options.split(), "--results", tmp_path],
         cwd=attention.FOLDER.parent,
         capture_output=True,
         text=True,
